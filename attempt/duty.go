@@ -1,0 +1,35 @@
+package attempt
+
+import (
+	"time"
+
+	"github.com/chargeonce/chargeonce/money"
+)
+
+// DutyKind says what is owed.
+type DutyKind string
+
+// What may be owed after an attempt's end.
+const (
+	DutyRefund DutyKind = "refund" // money that is surely surplus goes back
+	DutyReview DutyKind = "review" // a person must look before anything is done
+)
+
+// Duty is something still owed. An open duty blocks its slot: no new attempt starts there.
+type Duty struct {
+	Kind     DutyKind     `json:"kind"`
+	ChargeID string       `json:"charge_id"`
+	Amount   money.Amount `json:"amount,omitzero"` // what the provider holds
+	Why      string       `json:"why"`
+	OpenedAt time.Time    `json:"opened_at"`
+	MetAt    time.Time    `json:"met_at,omitzero"` // zero: open
+}
+
+// Why a duty was opened.
+const (
+	WhyLateMoney    = "late_money"    // a charge on an attempt that had ended without money
+	WhySecondCharge = "second_charge" // beside the one that approved the attempt
+	WhyDifferent    = "different"     // another amount or currency than was asked for
+	WhyReversed     = "reversed"      // the provider took the approved charge back
+	WhyNobodySent   = "nobody_sent"   // money on an attempt of which no claim is known
+)

@@ -1,0 +1,225 @@
+package attempt
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// MaxSourceLength bounds a payment source, in bytes.
+const MaxSourceLength = 4096
+
+// Source is what pays: a provider's token, or sensitive details such as a card. It is held in memory only, cannot be
+// printed, and is never stored; the store keeps a [Digest] of it.
+type Source struct {
+	reveal    func() string
+	sensitive bool
+}
+
+// Token is a source that is worthless without the merchant's credentials: a provider's token for a card or account.
+func Token(token string) Source {
+	return Source{reveal: func() string { return token }}
+}
+
+// Sensitive is a source that is worth stealing, such as card details in the form that the provider's adapter reads. Its
+// digest must be keyed: a client without a digest key refuses it before anything is stored or sent.
+func Sensitive(details string) Source {
+	return Source{reveal: func() string { return details }, sensitive: true}
+}
+
+// Reveal returns the source itself, for the adapter that writes it into a request. The result must not be stored or logged.
+func (s Source) Reveal() string {
+	if s.reveal == nil {
+		return ""
+	}
+	return s.reveal()
+}
+
+// IsSensitive tells whether the source's digest must be keyed.
+func (s Source) IsSensitive() bool { return s.sensitive }
+
+// IsZero tells whether no source was given.
+func (s Source) IsZero() bool { return s.Reveal() == "" }
+
+// Validate reports a source that is missing, too long, or holds a control character.
+func (s Source) Validate() error {
+	text := s.Reveal()
+	switch {
+	case text == "":
+		return errors.New("source: empty, want a payment source")
+	case len(text) > MaxSourceLength:
+		return fmt.Errorf("source: %d bytes long, want at most %d", len(text), MaxSourceLength)
+	case !s.sensitive && looksLikeCard(text):
+		return errors.New("source: looks like a card number, want a token; card details are given with attempt.Sensitive")
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+		return errors.New("source: control character or invalid UTF-8")
+	}
+	return nil
+}
+
+// looksLikeCard tells whether the text is 13 to 19 digits (spaces and hyphens aside) with a right check digit, ISO/IEC 7812-1.
+func looksLikeCard(text string) bool {
+	digits, sum := 0, 0
+	for i := len(text) - 1; i >= 0; i-- {
+		c := text[i]
+		if c == ' ' || c == '-' {
+			continue
+		}
+		if c < '0' || c > '9' {
+			return false
+		}
+		d := int(c - '0')
+		if digits%2 == 1 {
+			if d *= 2; d > 9 {
+				d -= 9
+			}
+		}
+		sum += d
+		digits++
+	}
+	return digits >= 13 && digits <= 19 && sum%10 == 0
+}
+
+const hiddenSource = "[source]"
+
+// Format prints a placeholder, whatever the verb.
+func (Source) Format(w fmt.State, _ rune) { _, _ = w.Write([]byte(hiddenSource)) }
+
+// LogValue logs a placeholder.
+func (Source) LogValue() slog.Value { return slog.StringValue(hiddenSource) }
+
+// MarshalText writes a placeholder.
+func (Source) MarshalText() ([]byte, error) { return []byte(hiddenSource), nil }
+
+// BodyDigest digests a whole request body under the key with that id, so that a later send can be compared with the first.
+func (d Digester) BodyDigest(keyID string, body []byte) (string, error) {
+	k, ok := d.key(keyID)
+	if !ok {
+		return "", fmt.Errorf("digest key %q: %w", keyID, ErrDigestKeyMissing)
+	}
+	return digestBytes(k, "body\x00", body), nil
+}
+
+// Digest is what is stored of a source: enough to see that it is the same one again, useless to pay with.
+type Digest struct {
+	KeyID string // which digest key made it; empty: SHA-256 without a key, for tokens only
+	Sum   string // 64 hexadecimal digits
+}
+
+// DigestKey is a secret under which sources are digested (HMAC-SHA-256). Its id is stored beside each digest so that keys
+// can be changed: a former key must stay configured as long as its attempts may be sent again.
+type DigestKey struct {
+	ID     string
+	Secret []byte
+}
+
+// Format prints the id only, whatever the verb.
+func (k DigestKey) Format(w fmt.State, _ rune) { _, _ = fmt.Fprintf(w, "digest key %q", k.ID) }
+
+// LogValue logs the id only.
+func (k DigestKey) LogValue() slog.Value { return slog.StringValue(k.ID) }
+
+// MarshalText writes the id only.
+func (k DigestKey) MarshalText() ([]byte, error) { return []byte(k.ID), nil }
+
+// Digester digests sources under the current key and recognises those digested under a former one.
+// The zero Digester has no key and takes tokens only. It is safe for concurrent use.
+type Digester struct {
+	current DigestKey
+	former  []DigestKey
+}
+
+// ErrDigestKeyMissing says that a source cannot be compared or taken because a digest key is not configured.
+// Nothing was sent.
+var ErrDigestKeyMissing = errors.New("digest key not configured")
+
+// MinDigestSecret is the least length of a digest key's secret, in bytes (RFC 2104 section 3: the hash's length).
+const MinDigestSecret = 32
+
+// NewDigester checks the keys: the first is the current one, the others are former ones.
+func NewDigester(keys ...DigestKey) (Digester, error) {
+	var errs []error
+	seen := make(map[string]bool)
+	for _, k := range keys {
+		if k.ID == "" || len(k.ID) > 40 || strings.ContainsFunc(k.ID, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			errs = append(errs, fmt.Errorf("digest key %q: the id must be 1 to 40 printable ASCII characters", k.ID))
+		}
+		if seen[k.ID] {
+			errs = append(errs, fmt.Errorf("digest key %q: given twice", k.ID))
+		}
+		seen[k.ID] = true
+		if len(k.Secret) < MinDigestSecret {
+			errs = append(errs, fmt.Errorf("digest key %q: the secret has %d bytes, want at least %d", k.ID, len(k.Secret), MinDigestSecret))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Digester{}, err
+	}
+	if len(keys) == 0 {
+		return Digester{}, nil
+	}
+	return Digester{current: keys[0], former: keys[1:]}, nil
+}
+
+// Digest digests a source under the current key. It fails with [ErrDigestKeyMissing] for a sensitive source without one.
+func (d Digester) Digest(s Source) (Digest, error) {
+	if d.current.ID == "" && s.sensitive {
+		return Digest{}, fmt.Errorf("source: sensitive details need a keyed digest: %w", ErrDigestKeyMissing)
+	}
+	return digestUnder(d.current, s), nil
+}
+
+// Same tells whether a source is the one that was digested. known is false, and so is same, when the digest's key is not
+// configured any more: then nobody can tell.
+func (d Digester) Same(stored Digest, s Source) (same, known bool) {
+	k, ok := d.key(stored.KeyID)
+	if !ok {
+		return false, false
+	}
+	if stored.KeyID == "" && s.sensitive {
+		return false, true
+	}
+	return hmac.Equal([]byte(digestUnder(k, s).Sum), []byte(stored.Sum)), true
+}
+
+// key returns the key with that id; the empty id is the digest without a key.
+func (d Digester) key(id string) (DigestKey, bool) {
+	switch id {
+	case "":
+		return DigestKey{}, true
+	case d.current.ID:
+		return d.current, true
+	}
+	for _, k := range d.former {
+		if k.ID == id {
+			return k, true
+		}
+	}
+	return DigestKey{}, false
+}
+
+func digestUnder(k DigestKey, s Source) Digest {
+	// The kind is part of what is digested, so that a token is never taken for card details of the same spelling.
+	kind := "token\x00"
+	if s.sensitive {
+		kind = "sensitive\x00"
+	}
+	return Digest{KeyID: k.ID, Sum: digestBytes(k, kind, []byte(s.Reveal()))}
+}
+
+func digestBytes(k DigestKey, kind string, data []byte) string {
+	var sum [sha256.Size]byte
+	if k.ID == "" {
+		sum = sha256.Sum256(append([]byte(kind), data...))
+	} else {
+		mac := hmac.New(sha256.New, k.Secret)
+		mac.Write([]byte(kind))
+		mac.Write(data)
+		mac.Sum(sum[:0])
+	}
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,331 @@
+package attempt
+
+import (
+	"fmt"
+	"time"
+)
+
+// Start decides what an intent may do with its slot. It is a pure decision over what the slot holds, to be run as a
+// [Step]: Decide is the step's Do, and Decision is the answer once Apply has returned nil.
+type Start struct {
+	Slot            Slot
+	Intent          Intent
+	ID              string // only this attempt is sent, none is started; the intent then needs its Source only
+	Provider        string
+	ProviderAccount string
+	Environment     string
+
+	Digester Digester
+	Resend   Resend
+
+	// New makes the slot's next attempt, identity, amount, digest and (with Claim) body included. Its error, of an intent that
+	// cannot be paid for instance, counts only where a new attempt would be made.
+	New func(ordinal int) (Attempt, error)
+	// Render fills in Body and BodyDigest of a stored attempt that was never claimed before.
+	Render func(*Attempt) error
+
+	Claim         time.Duration // how long the claim to send lasts; zero: start only
+	SendSpan      time.Duration // how long sending under the claim may take
+	FirstCheck    time.Duration // when the reconciler asks first
+	PreparedAfter time.Duration // when a prepared attempt is given up
+	Who           string
+
+	// Asked says that the provider has just been asked about every attempt in question: what is not known now is not asked again.
+	Asked bool
+
+	Decision Decision
+}
+
+// DecisionKind says what a caller is to do.
+type DecisionKind uint8
+
+// What may be decided for an intent.
+const (
+	DecidedTell    DecisionKind = iota // nothing to do: the attempt as it stands is the answer
+	DecidedSend                        // the attempt is claimed for the caller: send it
+	DecidedStarted                     // the attempt is stored as prepared, new or found so; nobody sends it yet
+	DecidedAsk                         // ask the provider about the attempts in Ask, record the answers, decide again
+	DecidedRefuse                      // Err says why nothing was or will be sent
+)
+
+// Decision is what was decided for an intent.
+type Decision struct {
+	Kind    DecisionKind
+	Attempt Attempt
+	Now     time.Time
+	Ask     []Attempt
+	Err     error
+	// Existing: the attempt is not one of this call.
+	Existing bool
+	// Reason says why an attempt that may have been sent is not sent now, where that is not in the attempt itself.
+	Reason Reason
+}
+
+// Decide is the Do of the step. See the package's documentation of Pay for the order in which things are decided.
+func (s *Start) Decide(v View) ([]Write, error) {
+	s.Decision = Decision{Now: v.Now}
+	if s.ID != "" {
+		return s.withID(v)
+	}
+	if live, ok := v.Live(); ok {
+		return s.withLive(v, live)
+	}
+	for _, a := range v.Attempts {
+		if _, owed := a.OpenDuty(); owed {
+			return s.tell(a) // money is there that should not be: nothing is started beside it
+		}
+	}
+	if n := len(v.Attempts); n > 0 {
+		if stood, ok := s.answeredBefore(v.Attempts); ok {
+			return s.tell(stood)
+		}
+		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 && s.Claim > 0 && !s.Asked {
+			return s.ask(ask)
+		}
+	}
+	return s.begin(v, nil)
+}
+
+// withLive decides for a slot whose live attempt stands: it decides first.
+func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
+	differs := s.differs(live)
+	if live.Status == StatusApproved {
+		if differs == "" {
+			return s.tell(live)
+		}
+		return s.refuse(live, &PaidError{Attempt: live})
+	}
+	if _, owed := live.OpenDuty(); owed {
+		return s.tell(live)
+	}
+	if live.Status == StatusPrepared {
+		switch differs {
+		case "":
+			return s.takeUp(v, live)
+		default:
+			if stood, ok := s.answeredBefore(v.Attempts); ok {
+				return s.tell(stood) // an old message again: it neither charges anew nor ends what came after it
+			}
+			return s.supersede(v, live)
+		}
+	}
+	if !live.ClaimedUntil(v.Now).IsZero() {
+		if differs == "" {
+			return s.tell(live)
+		}
+		return s.refuse(live, &ConflictError{Attempt: live, Differs: differs})
+	}
+	if differs == "" && s.Claim > 0 && live.MaySend(s.Resend, v.Now, s.SendSpan) {
+		return s.takeUp(v, live)
+	}
+	if s.Claim > 0 && !s.Asked && s.ours(live) {
+		return s.ask([]Attempt{live})
+	}
+	if differs != "" {
+		return s.refuse(live, &ConflictError{Attempt: live, Differs: differs})
+	}
+	return s.tell(live)
+}
+
+// differs says in what the intent is another than the attempt's; empty: in nothing.
+func (s *Start) differs(a Attempt) string {
+	switch {
+	case !s.ours(a):
+		return "provider"
+	case a.Amount != s.Intent.Amount:
+		return "amount"
+	}
+	if same, _ := s.Digester.Same(a.Source, s.Intent.Source); !same {
+		return "source"
+	}
+	return ""
+}
+
+// ours tells whether the attempt is at the provider that this call can send to and ask.
+func (s *Start) ours(a Attempt) bool {
+	return a.Provider == s.Provider && a.ProviderAccount == s.ProviderAccount && a.Environment == s.Environment
+}
+
+// answeredBefore returns the newest attempt that has answered this very intent: declined, or superseded by another.
+// An attempt whose source cannot be compared any more is taken for the same, so that nothing is charged anew by a guess.
+func (s *Start) answeredBefore(attempts []Attempt) (Attempt, bool) {
+	newest := attempts[len(attempts)-1]
+	if s.Intent.Again != "" && s.Intent.Again == newest.ID {
+		return Attempt{}, false
+	}
+	for i := len(attempts) - 1; i >= 0; i-- {
+		a := attempts[i]
+		if a.Status != StatusDeclined && !(a.Status == StatusAbandoned && a.Reason == ReasonSuperseded) {
+			continue
+		}
+		if a.Amount != s.Intent.Amount {
+			continue
+		}
+		if same, known := s.Digester.Same(a.Source, s.Intent.Source); same || !known {
+			return a, true
+		}
+	}
+	return Attempt{}, false
+}
+
+// unconfirmed returns the abandoned attempts that may have been sent, if none has been sent since the last of them: before
+// the first send after an abandonment the provider is asked once more about all of them.
+func (s *Start) unconfirmed(attempts []Attempt) []Attempt {
+	var ask []Attempt
+	for _, a := range attempts {
+		switch {
+		case a.Status == StatusAbandoned && a.mayHaveBeenSent():
+			ask = append(ask, a)
+		case a.mayHaveBeenSent():
+			ask = nil
+		}
+	}
+	return ask
+}
+
+func (s *Start) tell(a Attempt) ([]Write, error) {
+	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing = DecidedTell, a, true
+	if a.Status == StatusPrepared {
+		s.Decision.Kind = DecidedStarted
+	}
+	return nil, nil
+}
+
+func (s *Start) refuse(a Attempt, err error) ([]Write, error) {
+	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing, s.Decision.Err = DecidedRefuse, a, true, err
+	return nil, nil
+}
+
+func (s *Start) ask(about []Attempt) ([]Write, error) {
+	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing, s.Decision.Ask = DecidedAsk, about[0], true, about
+	return nil, nil
+}
+
+// takeUp claims a stored attempt for the caller, or leaves it as it is where the call only starts.
+func (s *Start) takeUp(v View, a Attempt) ([]Write, error) {
+	if s.Claim <= 0 {
+		return s.tell(a)
+	}
+	if a.Status == StatusPrepared && !s.Asked {
+		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
+			return s.ask(ask)
+		}
+	}
+	claimed, w, err := s.claim(v.Now, a)
+	if err != nil {
+		return s.refuse(a, err)
+	}
+	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing = DecidedSend, claimed, true
+	return []Write{w}, nil
+}
+
+func (s *Start) claim(now time.Time, a Attempt) (Attempt, Write, error) {
+	before := a
+	if a.Body == nil {
+		if err := s.Render(&a); err != nil {
+			return a, Write{}, &NotPaidError{Attempt: before, Reason: ReasonNotSent, Err: err}
+		}
+	}
+	w := change(before, a.Grant(now, s.Claim, s.FirstCheck), WhatClaimed, s.Who, now, nil, nil)
+	return w.Attempt, w, nil
+}
+
+// withID decides for an attempt that is to be sent by its id: the committed one, as it stands, and no other.
+func (s *Start) withID(v View) ([]Write, error) {
+	a, ok := v.Find(s.ID)
+	if !ok {
+		return nil, fmt.Errorf("attempt %s: %w; nothing was sent", s.ID, ErrNotFound)
+	}
+	if _, owed := a.OpenDuty(); owed || a.Status.Final() || !a.ClaimedUntil(v.Now).IsZero() {
+		return s.tell(a)
+	}
+	if !s.ours(a) {
+		return s.keep(a, ReasonProviderChange, &ConflictError{Attempt: a, Differs: "provider"})
+	}
+	if same, known := s.Digester.Same(a.Source, s.Intent.Source); !same {
+		if !known {
+			return s.keep(a, ReasonSourceUnknown, fmt.Errorf("source: digest key %q: %w", a.Source.KeyID, ErrDigestKeyMissing))
+		}
+		return s.refuse(a, &ConflictError{Attempt: a, Differs: "source"})
+	}
+	if a.MaySend(s.Resend, v.Now, s.SendSpan) {
+		return s.takeUp(v, a)
+	}
+	if !s.Asked {
+		return s.ask([]Attempt{a})
+	}
+	return s.keep(a, ReasonNotSendable, nil)
+}
+
+// keep leaves an attempt unsent: an error where it was never sent, news of it where it may have been.
+func (s *Start) keep(a Attempt, why Reason, err error) ([]Write, error) {
+	if a.Status == StatusPrepared {
+		return s.refuse(a, &NotPaidError{Attempt: a, Reason: why, Err: err})
+	}
+	s.Decision.Reason = why
+	return s.tell(a)
+}
+
+// supersede ends a prepared attempt that nobody has claimed and starts the intent's own, in one change of the slot.
+func (s *Start) supersede(v View, old Attempt) ([]Write, error) {
+	if !s.Asked && s.Claim > 0 {
+		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
+			return s.ask(ask)
+		}
+	}
+	after := old
+	after.end(StatusAbandoned, ReasonSuperseded)
+	ended := change(old, after, WhatSuperseded, s.Who, v.Now, nil, nil)
+	return s.begin(v, []Write{ended})
+}
+
+// begin makes the slot's next attempt, claimed at once where the call sends.
+func (s *Start) begin(v View, before []Write) ([]Write, error) {
+	a, err := s.New(len(v.Attempts) + 1)
+	if err != nil {
+		s.Decision.Kind, s.Decision.Err = DecidedRefuse, fmt.Errorf("%w: %w; nothing was stored or sent", ErrInvalidIntent, err)
+		return nil, nil
+	}
+	a.Slot, a.Ordinal, a.Status, a.CreatedAt = s.Slot, len(v.Attempts)+1, StatusPrepared, v.Now
+	what := WhatStarted
+	a.NextCheckAt = v.Now.Add(s.PreparedAfter)
+	s.Decision.Kind = DecidedStarted
+	if s.Claim > 0 {
+		a = a.Grant(v.Now, s.Claim, s.FirstCheck)
+		what = WhatStartedClaimed
+		s.Decision.Kind = DecidedSend
+	}
+	w := change(Attempt{Status: StatusPrepared}, a, what, s.Who, v.Now, nil, nil)
+	s.Decision.Attempt = w.Attempt
+	return append(before, w), nil
+}
+
+// Record is the step that adds evidence to an attempt: Next, and the event that tells of it.
+type Record struct {
+	ID       string
+	Evidence Evidence
+	Who      string
+
+	Attempt Attempt   // the attempt after the evidence, once Apply has returned nil
+	Duties  []Duty    // opened by it
+	Now     time.Time // by the store's clock
+}
+
+// Step returns the step to apply. before is the attempt as the caller knows it, nil where it does not.
+func (r *Record) Step(before *Attempt) *Step {
+	return &Step{ID: r.ID, Guess: before, Outcome: true, Do: r.Do}
+}
+
+// Do is the Do of the step.
+func (r *Record) Do(v View) ([]Write, error) {
+	before, ok := v.Find(r.ID)
+	if !ok {
+		return nil, fmt.Errorf("attempt %s: %w", r.ID, ErrNotFound)
+	}
+	e := r.Evidence
+	e.At = v.Now
+	after, duties := Next(before, e)
+	w := change(before, after, WhatLearnt, r.Who, v.Now, &e, duties)
+	r.Attempt, r.Duties, r.Now = w.Attempt, duties, v.Now
+	return []Write{w}, nil
+}
