@@ -18,6 +18,7 @@ func TestAddSubAtTheEdges(t *testing.T) {
 		add, sub bool // fits
 	}{
 		{1, 2, true, true}, {0, 0, true, true},
+		{hi - 1, 1, true, true}, {lo + 1, -1, true, true}, {hi - 1, -1, true, true}, {lo + 1, 1, true, true}, // the last number that fits
 		{hi, 1, false, true}, {hi, 0, true, true}, {hi, -1, true, false}, {hi, hi, false, true},
 		{lo, 1, true, false}, {lo, 0, true, true}, {lo, -1, false, true}, {lo, lo, false, true},
 		{0, lo, true, false}, {-1, lo, false, true}, {1, lo, true, false}, {hi, lo, true, false}, {lo, hi, true, false},
