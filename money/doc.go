@@ -11,7 +11,7 @@
 //     "1e3", "5.001" in a currency of two decimals, "1.00" in yen.
 //   - An unknown currency is refused. No exponent is ever assumed.
 //   - Text that was accepted prints with exactly the decimals of its currency,
-// 
+//     and its text reads back, by UnmarshalText, as the same Amount.
 //   - Arithmetic is checked: mixing currencies and leaving the range of int64
 //     are errors.
 //
