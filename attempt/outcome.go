@@ -88,5 +88,12 @@ const (
 	ReasonVoided         Reason = "voided"           // cancelled at the provider before it was final
 	ReasonClaimExpired   Reason = "claim_expired"    // the sender's time ran out, or it died
 	ReasonNotSendable    Reason = "not_sendable"     // may have been executed, and the provider's rules forbid another send
+	ReasonUnreachable    Reason = "unreachable"      // no connection to the provider: nothing left
+	ReasonCertificate    Reason = "certificate"      // the provider's certificate is not trusted: nothing left
+	ReasonBreakerOpen    Reason = "breaker_open"     // the circuit breaker is open: nothing left
+	ReasonBusy           Reason = "busy"             // too many requests under way here: nothing left
+	ReasonNoTime         Reason = "no_time"          // not enough of the call's time was left for another request
+	ReasonRedirected     Reason = "redirected"       // the provider's address answered with a redirect, which is never followed
+	ReasonNotAsked       Reason = "not_asked"        // a question that had to come first could not be asked
 	ReasonProviderChange Reason = "provider_changed" // the attempt belongs to another provider, account or environment
 )

@@ -30,6 +30,8 @@ type Start struct {
 	PreparedAfter time.Duration // when a prepared attempt is given up
 	Who           string
 
+	// CannotAsk says that the provider cannot be asked by reference: nothing is decided to be asked.
+	CannotAsk bool
 	// Asked says that the provider has just been asked about every attempt in question: what is not known now is not asked again.
 	Asked bool
 
@@ -79,7 +81,7 @@ func (s *Start) Decide(v View) ([]Write, error) {
 		if stood, ok := s.answeredBefore(v.Attempts); ok {
 			return s.tell(stood)
 		}
-		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 && s.Claim > 0 && !s.Asked {
+		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 && s.Claim > 0 && s.mayAsk() {
 			return s.ask(ask)
 		}
 	}
@@ -118,7 +120,7 @@ func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
 	if differs == "" && s.Claim > 0 && live.MaySend(s.Resend, v.Now, s.SendSpan) {
 		return s.takeUp(v, live)
 	}
-	if s.Claim > 0 && !s.Asked && s.ours(live) {
+	if s.Claim > 0 && s.mayAsk() && s.ours(live) {
 		return s.ask([]Attempt{live})
 	}
 	if differs != "" {
@@ -126,6 +128,8 @@ func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
 	}
 	return s.tell(live)
 }
+
+func (s *Start) mayAsk() bool { return !s.Asked && !s.CannotAsk }
 
 // differs says in what the intent is another than the attempt's; empty: in nothing.
 func (s *Start) differs(a Attempt) string {
@@ -206,7 +210,7 @@ func (s *Start) takeUp(v View, a Attempt) ([]Write, error) {
 	if s.Claim <= 0 {
 		return s.tell(a)
 	}
-	if a.Status == StatusPrepared && !s.Asked {
+	if a.Status == StatusPrepared && s.mayAsk() {
 		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
 			return s.ask(ask)
 		}
@@ -251,7 +255,7 @@ func (s *Start) withID(v View) ([]Write, error) {
 	if a.MaySend(s.Resend, v.Now, s.SendSpan) {
 		return s.takeUp(v, a)
 	}
-	if !s.Asked {
+	if s.mayAsk() {
 		return s.ask([]Attempt{a})
 	}
 	return s.keep(a, ReasonNotSendable, nil)
@@ -268,7 +272,7 @@ func (s *Start) keep(a Attempt, why Reason, err error) ([]Write, error) {
 
 // supersede ends a prepared attempt that nobody has claimed and starts the intent's own, in one change of the slot.
 func (s *Start) supersede(v View, old Attempt) ([]Write, error) {
-	if !s.Asked && s.Claim > 0 {
+	if s.mayAsk() && s.Claim > 0 {
 		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
 			return s.ask(ask)
 		}
