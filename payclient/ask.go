@@ -1,0 +1,181 @@
+package payclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// Lookup is what came of asking the provider for charges by reference.
+type Lookup struct {
+	// Answer says whether the provider holds charges with the reference. None means none as of now: a charge may still
+	// appear within the provider's lag.
+	Answer  attempt.LookupAnswer
+	Charges []attempt.Charge
+	// Detail says why an answer is not readable, or why nobody could be asked.
+	Detail     string
+	StatusCode int
+	RequestID  string
+}
+
+// maxPages bounds how many pages of one lookup are read: more charges under one reference are no answer.
+const maxPages = 20
+
+// FindByReference asks the provider for the charges with a merchant reference. It changes nothing, here or there. An
+// error means that nobody could be asked; an answer that cannot be relied on is LookupUnreadable.
+func (c *Client) FindByReference(ctx context.Context, reference string) (Lookup, error) {
+	if !c.caps.Lookup.ByReference {
+		return Lookup{Answer: attempt.LookupNotAsked, Detail: "the provider cannot be asked by reference"},
+			fmt.Errorf("find %s: the provider cannot be asked by reference", reference)
+	}
+	if err := c.begin(); err != nil {
+		return Lookup{Answer: attempt.LookupNotAsked}, err
+	}
+	defer c.pending.Done()
+	l := c.find(ctx, reference)
+	if l.Answer == attempt.LookupNotAsked {
+		return l, fmt.Errorf("find %s: %s", reference, l.Detail)
+	}
+	return l, nil
+}
+
+// find reads all pages of the answer. Charges of other references, a page that is not of the API's form, a cursor that does
+// not move or a second page that fails make the whole answer unreadable.
+func (c *Client) find(ctx context.Context, reference string) Lookup {
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	defer cancel()
+	l := c.findPages(ctx, reference)
+	if c.cfg.Observer.Asked != nil {
+		c.cfg.Observer.Asked(ctx, reference, l.Answer, time.Since(started))
+	}
+	return l
+}
+
+func (c *Client) findPages(ctx context.Context, reference string) Lookup {
+	clean := func(text string) string { return redact(text) }
+	l := Lookup{Answer: attempt.LookupNone}
+	cursor := ""
+	for range maxPages {
+		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor), clean: clean}
+		q.run(ctx)
+		if q.err != nil {
+			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean(q.err.Error())
+			return l
+		}
+		page := c.cfg.Provider.ReadLookup(q.response)
+		l.StatusCode, l.RequestID = q.response.StatusCode, clean(page.RequestID)
+		if IsUnavailable(q.response.StatusCode) {
+			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean(page.Detail)
+			return l
+		}
+		if !page.Readable {
+			l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, clean(page.Detail)
+			return l
+		}
+		for _, d := range page.Charges {
+			charge, differs, ok := chargeOf(d, reference, clean)
+			if !ok {
+				l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, "a charge in the answer: "+differs
+				return l
+			}
+			l.Answer, l.Charges = attempt.LookupFound, append(l.Charges, charge)
+		}
+		if page.Next == "" {
+			return l
+		}
+		if page.Next == cursor {
+			break
+		}
+		cursor = page.Next
+	}
+	l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, "the pages of the answer do not end"
+	return l
+}
+
+// askAndRecord asks about an attempt and records the answer. asked is a time of the store's clock before the question.
+// The error is of the store only: an answer that could not be had is an answer.
+func (c *Client) askAndRecord(ctx context.Context, a attempt.Attempt, asked time.Time) (attempt.LookupAnswer, error) {
+	l := c.find(ctx, a.Reference)
+	rec := &attempt.Record{ID: a.ID, Who: c.cfg.Who, Evidence: c.evidence(l, asked)}
+	if err := c.cfg.Store.Apply(ctx, rec.Step(&a)); err != nil {
+		if l.Answer != attempt.LookupFound {
+			return l.Answer, fmt.Errorf("attempt %s: record a lookup: %w", a.ID, err)
+		}
+		// Money counts, and must not get lost with this call.
+		if err := c.record(ctx, rec, &a, time.Now().Add(c.cfg.RecordTimeout)); err != nil {
+			return l.Answer, err
+		}
+		return l.Answer, nil
+	}
+	c.sawRecord(ctx, &rec.Attempt, rec.Duties)
+	return l.Answer, nil
+}
+
+func (c *Client) evidence(l Lookup, asked time.Time) attempt.Evidence {
+	e := attempt.Evidence{
+		Kind: attempt.EvidenceLookup, Lookup: l.Answer, AskedAt: asked, Charges: l.Charges,
+		KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
+		Rule:         &attempt.AbandonRule{After: max(c.cfg.AbandonAfter, 0), Lag: c.caps.Lookup.Lag, PreparedAfter: c.cfg.PreparedAfter},
+	}
+	return e
+}
+
+// asking is one question to the provider: a GET, which may be repeated whatever becomes of it.
+type asking struct {
+	client   *Client
+	request  Request
+	clean    func(string) string
+	response Response
+	err      error
+	failed   bool
+}
+
+func (q *asking) run(ctx context.Context) {
+	_, err := q.client.asker.WithContext(ctx).GetWithExecution(func(exec failsafe.Execution[*asking]) (*asking, error) {
+		q.once(exec.Context())
+		return q, nil
+	})
+	if err != nil {
+		q.err = err
+	}
+}
+
+func (q *asking) once(parent context.Context) {
+	c := q.client
+	q.err, q.failed = nil, false
+	ctx, cancel := context.WithTimeoutCause(parent, c.cfg.SendTimeout, errSendTimeout)
+	defer cancel()
+	rec := &recorder{claimUntil: time.Now().Add(time.Hour)}
+	header := q.request.Header
+	if header == nil {
+		header = make(http.Header)
+	}
+	req := (&http.Request{
+		Method: q.request.Method, URL: c.url(q.request.Path, q.request.Query), Host: c.base.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(httptrace.WithClientTrace(ctx, rec.watch()))
+	resp, err := c.transport.RoundTrip(req)
+	if err == nil {
+		q.response, err = readWhole(resp, maxLookupAnswer)
+	}
+	if err == nil {
+		q.failed = IsUnavailable(q.response.StatusCode) && q.response.StatusCode != http.StatusTooManyRequests
+		return
+	}
+	q.failed = parent.Err() == nil
+	if cause := context.Cause(ctx); cause != nil && parent.Err() == nil {
+		err = cause
+	}
+	q.err = errors.New(q.clean(err.Error()))
+}
+
+// maxLookupAnswer bounds one page of a lookup, in bytes.
+const maxLookupAnswer = 4 << 20

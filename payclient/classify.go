@@ -1,0 +1,145 @@
+package payclient
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/money"
+)
+
+// judge turns a complete answer into the verdict of one send. What the adapter read is believed only as far as it names
+// this attempt: an approval must echo reference, amount and currency; a refusal the reference, or be the first answer on
+// its connection, where no answer to somebody else's request can arrive.
+func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, reused bool, clean func(string) string) attempt.Send {
+	s := attempt.Send{Answer: attempt.Answer{
+		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean(reply.RequestID),
+		Code: clean(reply.Code), DeclineCode: clean(reply.DeclineCode), Detail: clean(reply.Detail), Replayed: reply.Replayed,
+	}}
+	switch reply.Verdict {
+	case attempt.Charged:
+		judgeCharge(&s, a, key, reply, clean)
+	case attempt.Refused, attempt.Rejected:
+		judgeRefusal(&s, a, key, reply, reused)
+	case attempt.Running:
+		s.Reason = orDefault(s.Reason, attempt.ReasonStillRunning)
+	case attempt.Unavailable:
+		s.Reason = orDefault(s.Reason, attempt.ReasonUnavailable)
+	case attempt.KeyReused:
+		s.Reason = orDefault(s.Reason, attempt.ReasonKeyReused)
+	case attempt.Violated:
+		s.Reason = orDefault(s.Reason, attempt.ReasonUnreadable)
+	default: // an adapter that decides nothing
+		s.Verdict, s.Reason = attempt.Violated, orDefault(s.Reason, attempt.ReasonUnreadable)
+	}
+	return s
+}
+
+func judgeCharge(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, clean func(string) string) {
+	c, differs, ok := chargeOf(reply.Charge, a.Reference, clean)
+	s.ChargeID = c.ID
+	if !ok {
+		s.Verdict, s.Reason, s.Detail = attempt.Violated, orDefault(s.Reason, attempt.ReasonMismatch), differs
+		return
+	}
+	if c.Amount != a.Amount {
+		s.Verdict, s.Reason = attempt.Violated, attempt.ReasonMismatch
+		s.Detail = fmt.Sprintf("amount: %s, want %s", c.Amount, a.Amount)
+		// A charge of ours over nothing or less than nothing contradicts itself: it says nothing about money.
+		if c.Amount.Minor() > 0 && c.Status != attempt.ChargeFailed {
+			s.MoneyMoved = c.Status == attempt.ChargeSucceeded
+			s.Charge = &c
+		}
+		return
+	}
+	s.Charge = &c
+	s.Kept = key.KeepsEveryAnswer
+	switch {
+	case c.Status == attempt.ChargeFailed:
+		s.Verdict, s.Reason, s.DeclineCode = attempt.Refused, attempt.ReasonDeclined, c.DeclineCode
+	case c.Status == attempt.ChargePending && c.NextAction != "":
+		s.Reason = attempt.ReasonPayerAction
+	case c.Status == attempt.ChargePending:
+		s.Reason = orDefault(s.Reason, attempt.ReasonPending)
+	default:
+		s.Reason = ""
+	}
+}
+
+func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, reused bool) {
+	switch {
+	case reply.Reference != "" && reply.Reference != a.Reference:
+		s.Verdict, s.Reason = attempt.Violated, attempt.ReasonMismatch
+		s.Detail = "the refusal names another reference"
+	case reply.Reference == "" && reused:
+		// It may be the answer to the request before ours (response desynchronisation).
+		s.Verdict, s.Reason = attempt.Unavailable, attempt.ReasonUnproven
+	case reply.Verdict == attempt.Refused:
+		s.Reason, s.Kept = orDefault(s.Reason, attempt.ReasonDeclined), key.KeepsEveryAnswer
+	default:
+		s.Reason = orDefault(s.Reason, attempt.ReasonRefused)
+	}
+}
+
+// chargeOf reads a charge that the provider names. It is ours by its reference; ok is false, and differs says why, for
+// one that is not, or that lacks what a charge must have.
+func chargeOf(d ChargeData, reference string, clean func(string) string) (c attempt.Charge, differs string, ok bool) {
+	c = attempt.Charge{ID: clean(d.ID), Status: d.Status, DeclineCode: clean(d.DeclineCode), NextAction: d.NextAction}
+	if c.ID != d.ID {
+		return c, "charge id: not fit to be stored", false
+	}
+	var wrong []string
+	if d.ID == "" {
+		wrong = append(wrong, "id: missing")
+	}
+	if d.Reference != reference {
+		wrong = append(wrong, "reference: missing or another one")
+	}
+	switch {
+	case d.Minor == nil:
+		wrong = append(wrong, "amount: missing")
+	default:
+		amount, err := money.Restore(*d.Minor, d.Currency)
+		if err != nil {
+			wrong = append(wrong, "currency: missing or unknown")
+		}
+		c.Amount = amount
+	}
+	return c, strings.Join(wrong, "; "), len(wrong) == 0
+}
+
+// failure says what became of a request that ended without a complete answer. The error is never the evidence: the
+// recorder is. It only says why.
+func failure(ctx context.Context, cause, err error, rec *recorder, clean func(string) string) (s attempt.Send, permanent bool) {
+	s.Detail = clean(err.Error())
+	if rec.provesNotSent() {
+		s.Verdict = attempt.NotSent
+		s.Reason = attempt.ReasonUnreachable
+		var untrusted *tls.CertificateVerificationError
+		switch {
+		case errors.As(err, &untrusted):
+			s.Reason, permanent = attempt.ReasonCertificate, true
+		case errors.Is(err, http.ErrSchemeMismatch):
+			permanent = true
+		case ctx.Err() != nil:
+			s.Reason = attempt.ReasonCancelled
+		}
+		return s, permanent
+	}
+	s.Verdict = attempt.Lost
+	switch {
+	case ctx.Err() != nil:
+		s.Reason = attempt.ReasonCancelled
+	case errors.Is(cause, errClaimOver):
+		s.Reason = attempt.ReasonClaimExpired
+	case errors.Is(cause, errSendTimeout):
+		s.Reason = attempt.ReasonTimeout
+	default:
+		s.Reason = attempt.ReasonConnectionLost
+	}
+	return s, false
+}

@@ -1,0 +1,453 @@
+package payclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/google/uuid"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// Client pays intents at one provider, at most once each. It is safe for concurrent use; several clients, in several
+// processes, may share a store.
+type Client struct {
+	cfg       Config
+	caps      Capabilities
+	base      *url.URL
+	basePath  string
+	transport http.RoundTripper
+	digester  attempt.Digester
+	resend    attempt.Resend
+	retries   int
+	executor  failsafe.Executor[*sending]
+	asker     failsafe.Executor[*asking]
+
+	// pending counts outcomes that are being stored behind the back of calls that have returned.
+	pending sync.WaitGroup
+	// closing ends those when Close gives up.
+	closing context.Context
+	giveUp  context.CancelFunc
+	mu      sync.Mutex
+	closed  bool // guarded by mu
+}
+
+// New makes a client. It sends nothing, and reports every mistake in the configuration at once.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	c := &Client{cfg: cfg, caps: cfg.Provider.Capabilities(), transport: cfg.Transport, retries: max(cfg.Retries, 0)}
+	c.base, _ = parseBaseURL(cfg.BaseURL)                  // validated
+	c.digester, _ = attempt.NewDigester(cfg.DigestKeys...) // validated
+	c.basePath = strings.TrimSuffix(c.base.Path, "/")
+	c.resend = attempt.Resend{
+		KeepsEveryAnswer: c.caps.Key.KeepsEveryAnswer, Retention: c.caps.Key.Retention, Margin: cfg.RetentionMargin,
+	}
+	if c.transport == nil {
+		idle := c.caps.IdleTimeout / 2
+		c.transport = NewTransport(TransportConfig{MaxConnections: cfg.MaxConcurrent, IdleTimeout: idle})
+	}
+	c.executor, c.asker = policies(cfg)
+	c.closing, c.giveUp = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// ErrClosed says that the client was closed before the call. Nothing was sent.
+var ErrClosed = errors.New("client closed")
+
+// Close waits until every outcome that a call has received is stored, or ctx ends; then its error says that some are not,
+// and the attempts concerned stay open. Calls that begin later fail with [ErrClosed]. It does not close the store.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	done := make(chan struct{})
+	go func() { c.pending.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("outcomes not stored yet; their attempts stay open: %w", context.Cause(ctx))
+	}
+	c.giveUp()
+	<-done
+	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok && c.cfg.Transport == nil {
+		t.CloseIdleConnections()
+	}
+	return err
+}
+
+// begin counts a call in, so that Close waits for it.
+func (c *Client) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("%w; nothing was sent", ErrClosed)
+	}
+	c.pending.Add(1)
+	return nil
+}
+
+// Pay pays an intent: it stores an attempt with its key, sends it, and tells what became of it. Called again for the same
+// slot, whoever calls and whatever has crashed meanwhile, it goes on with the attempt that is there.
+//
+// An error means that this call sent nothing:
+//
+//   - [attempt.ErrConflict]: an attempt with another amount, source or provider may have been sent and is not settled;
+//     the Result tells of that one.
+//   - [attempt.ErrAlreadyPaid]: another attempt has paid the slot.
+//   - [attempt.ErrNotPaid]: nothing was sent under the attempt, or it ended without money; the error's Reason says why.
+//   - [attempt.ErrUnavailable]: the store could not be read or written; nobody knows.
+//   - [attempt.ErrInvalidIntent]: the intent cannot be paid as it stands.
+//
+// Everything else is a Result: [Result.Open] says whether it still waits for evidence.
+//
+// What is decided for a slot, in this order: a live attempt decides first (the same amount and source take it up again,
+// others are refused unless nothing of it can have left); then open duties; then declines and superseded attempts of the
+// same amount and source, which are told again unless [attempt.Intent].Again asks for a new one; else a new attempt starts.
+func (c *Client) Pay(ctx context.Context, intent attempt.Intent) (Result, error) {
+	return c.pay(ctx, c.start(intent, c.claimFor()), intent.Source)
+}
+
+// Start stores an attempt as prepared and sends nothing: the first half of Pay. [Client.Send] is the other.
+// The Result tells of the attempt: its AttemptID, and as Existing whether it was there before.
+func (c *Client) Start(ctx context.Context, intent attempt.Intent) (Result, error) {
+	return c.startOnly(intent, func(step *attempt.Step) error { return c.cfg.Store.Apply(ctx, step) })
+}
+
+// StartTx is Start inside the host's own transaction, so that the attempt commits with the order's own change. tx comes
+// from the store that the client uses. It asks nobody, and a slot that is taken never makes the transaction fail: the
+// error then says so and the transaction can go on.
+func (c *Client) StartTx(ctx context.Context, tx attempt.Tx, intent attempt.Intent) (Result, error) {
+	return c.startOnly(intent, func(step *attempt.Step) error { return tx.ApplyTx(ctx, step) })
+}
+
+// Send sends the committed attempt with that id: the second half of Pay. The source is given once more, because it is not
+// stored; if it is another one, nothing is sent. A missing, closed or superseded attempt is not sent and none is started:
+// the Result or the error says how it stands, as for Pay; [attempt.ErrNotFound] where there is none.
+func (c *Client) Send(ctx context.Context, id string, source attempt.Source) (Result, error) {
+	s := c.start(attempt.Intent{Source: source}, c.claimFor())
+	s.ID = id
+	return c.pay(ctx, s, source)
+}
+
+func (c *Client) claimFor() time.Duration { return c.cfg.CallTimeout + c.cfg.RecordTimeout }
+
+func (c *Client) start(intent attempt.Intent, claim time.Duration) *attempt.Start {
+	s := &attempt.Start{
+		Slot: intent.Slot(), Intent: intent,
+		Provider: c.caps.Name, ProviderAccount: c.cfg.ProviderAccount, Environment: c.cfg.Environment,
+		Digester: c.digester, Resend: c.resend, CannotAsk: !c.caps.Lookup.ByReference,
+		Claim: claim, SendSpan: c.cfg.SendTimeout, FirstCheck: c.cfg.MinAge, PreparedAfter: c.cfg.PreparedAfter, Who: c.cfg.Who,
+	}
+	s.New = func(ordinal int) (attempt.Attempt, error) { return c.newAttempt(s, ordinal) }
+	s.Render = func(a *attempt.Attempt) error { return c.render(a, intent.Source) }
+	return s
+}
+
+// newAttempt makes the slot's next attempt. It fails where the rules for new payments forbid it.
+func (c *Client) newAttempt(s *attempt.Start, ordinal int) (attempt.Attempt, error) {
+	if err := s.Intent.Validate(); err != nil {
+		return attempt.Attempt{}, err
+	}
+	identity := attempt.Identity{}
+	if c.cfg.DeriveFrom != uuid.Nil {
+		identity = attempt.DeriveIdentity(c.cfg.DeriveFrom, c.cfg.ReferencePrefix, s.Slot, ordinal)
+	} else {
+		var err error
+		if identity, err = attempt.NewIdentity(c.cfg.ReferencePrefix); err != nil {
+			return attempt.Attempt{}, err
+		}
+	}
+	digest, err := c.digester.Digest(s.Intent.Source)
+	if err != nil {
+		return attempt.Attempt{}, err
+	}
+	a := attempt.Attempt{
+		ID: identity.ID, Key: identity.Key, Reference: identity.Reference,
+		Slot: s.Slot, Ordinal: ordinal, Amount: s.Intent.Amount, Source: digest, Description: s.Intent.Description,
+		Provider: s.Provider, ProviderAccount: s.ProviderAccount, Environment: s.Environment,
+	}
+	// Rendered even where the call only starts, so that what the provider cannot take is refused before it is stored.
+	if err := c.render(&a, s.Intent.Source); err != nil {
+		return attempt.Attempt{}, err
+	}
+	return a, nil
+}
+
+// render fills in the body, source left out, and the digest of it with the source.
+func (c *Client) render(a *attempt.Attempt, source attempt.Source) error {
+	body, err := c.cfg.Provider.ChargeBody(*a)
+	if err != nil {
+		return err
+	}
+	_, digest, err := c.fill(body, a.Source, source)
+	if err != nil {
+		return err
+	}
+	a.Body, a.BodyDigest = body, digest
+	return nil
+}
+
+func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) error) (Result, error) {
+	if err := c.begin(); err != nil {
+		return Result{}, err
+	}
+	defer c.pending.Done()
+	s := c.start(intent, 0)
+	if err := c.checkStart(s); err != nil {
+		return Result{}, err
+	}
+	if err := apply(startStep(s)); err != nil {
+		return Result{}, fmt.Errorf("order %s: start: %w; nothing was sent", s.Slot, err)
+	}
+	d := s.Decision
+	if d.Kind == attempt.DecidedRefuse {
+		return c.refused(d)
+	}
+	r := resultOf(d.Attempt, d.Now)
+	r.Existing = d.Existing
+	if d.Kind == attempt.DecidedTell && r.notPaid {
+		return r, &attempt.NotPaidError{Attempt: d.Attempt, Reason: r.Reason}
+	}
+	return r, nil
+}
+
+func startStep(s *attempt.Start) *attempt.Step {
+	return &attempt.Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
+}
+
+// checkStart holds what must be right even to look for a stored attempt: the slot, and a source to compare with.
+func (c *Client) checkStart(s *attempt.Start) error {
+	var errs []error
+	if s.ID == "" {
+		errs = append(errs, s.Slot.Validate())
+	}
+	errs = append(errs, s.Intent.Source.Validate())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w; nothing was stored or sent", attempt.ErrInvalidIntent, err)
+	}
+	return nil
+}
+
+// pay decides, asks where a question comes first, and sends.
+func (c *Client) pay(ctx context.Context, s *attempt.Start, source attempt.Source) (Result, error) {
+	if err := c.begin(); err != nil {
+		return Result{}, err
+	}
+	defer c.pending.Done()
+	if err := c.checkStart(s); err != nil {
+		return Result{}, err
+	}
+	for {
+		began := time.Now()
+		if err := c.cfg.Store.Apply(ctx, startStep(s)); err != nil {
+			return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, err)
+		}
+		d := s.Decision
+		switch d.Kind {
+		case attempt.DecidedSend:
+			return c.send(ctx, d, source, began)
+		case attempt.DecidedRefuse:
+			return c.refused(d)
+		case attempt.DecidedAsk:
+			if err := c.askFirst(ctx, d); err != nil {
+				return resultOf(d.Attempt, d.Now), err
+			}
+			s.Asked = true
+		default:
+			return c.told(d)
+		}
+	}
+}
+
+// askFirst asks about the attempts that stand before a decision and records the answers. A question that fails leaves a
+// live attempt as it is, and forbids a new one after an abandoned one.
+func (c *Client) askFirst(ctx context.Context, d attempt.Decision) error {
+	for i := range d.Ask {
+		a := d.Ask[i]
+		answer, err := c.askAndRecord(ctx, a, d.Now)
+		if err != nil {
+			return err
+		}
+		asked := answer == attempt.LookupFound || answer == attempt.LookupNone
+		if a.Status == attempt.StatusAbandoned && !asked {
+			return &attempt.NotPaidError{Attempt: a, Reason: attempt.ReasonNotAsked,
+				Err: fmt.Errorf("an earlier attempt was abandoned, and the provider could not be asked once more about it (%s)", answer)}
+		}
+	}
+	return nil
+}
+
+// told tells of an attempt that this call does not send.
+func (c *Client) told(d attempt.Decision) (Result, error) {
+	r := resultOf(d.Attempt, d.Now)
+	r.Existing = true
+	if d.Reason != "" {
+		r.Reason = d.Reason
+	}
+	if r.notPaid {
+		return r, &attempt.NotPaidError{Attempt: d.Attempt, Reason: r.Reason}
+	}
+	return r, nil
+}
+
+func (c *Client) refused(d attempt.Decision) (Result, error) {
+	if d.Attempt.ID == "" {
+		return Result{}, d.Err
+	}
+	r := resultOf(d.Attempt, d.Now)
+	r.Existing = true
+	return r, d.Err
+}
+
+// send sends a claimed attempt, records what came of it, and asks once where that leaves it open and time is left.
+func (c *Client) send(ctx context.Context, d attempt.Decision, source attempt.Source, began time.Time) (Result, error) {
+	a := d.Attempt
+	s := &sending{
+		client: c, ctx: ctx, a: &a, source: source, claimed: d.Now, began: began,
+		callUntil: began.Add(c.cfg.CallTimeout), claimUntil: began.Add(c.claimFor()),
+		key: c.headerKey(a.Key),
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.callUntil) {
+		s.callUntil = deadline
+	}
+	if err := s.prepareBody(); err != nil {
+		s.stop(attempt.ReasonBodyChanged, err)
+	} else {
+		s.run()
+	}
+	after, now, err := c.recordSends(s)
+	r := c.resultAfter(s, after, now, err)
+	if r.Open() && r.RecordErr == nil && s.worthAsking() {
+		if _, err := c.askAndRecord(ctx, after, now); err == nil {
+			if view, err := c.cfg.Store.Slot(ctx, after.Slot); err == nil {
+				if known, ok := view.Find(after.ID); ok {
+					r = c.resultAfter(s, known, view.Now, nil)
+				}
+			}
+		}
+	}
+	if r.notPaid {
+		return r, s.notPaid(r)
+	}
+	return r, nil
+}
+
+// worthAsking tells whether a lookup may settle now what the sends left open.
+func (s *sending) worthAsking() bool {
+	if s.ctx.Err() != nil || !s.client.caps.Lookup.ByReference || len(s.log) == 0 {
+		return false
+	}
+	return time.Until(s.callUntil) >= s.client.cfg.SendTimeout/3
+}
+
+// resultAfter tells of an attempt after this call's sends.
+func (c *Client) resultAfter(s *sending, a attempt.Attempt, now time.Time, recordErr error) Result {
+	r := resultOf(a, now)
+	if recordErr != nil {
+		r.RecordErr = recordErr
+		if r.Outcome != Approved {
+			// What was learnt is not stored: nobody may rely on it, except on money.
+			refused := r.notPaid || !r.Open()
+			r.Outcome, r.Moved, r.notPaid = UnknownOutcome, MovedMaybe, false
+			if refused {
+				r.Reason = attempt.ReasonNotRecorded
+			}
+		}
+		return r
+	}
+	if r.Open() && s.stopped == attempt.ReasonBodyChanged {
+		r.Reason = s.stopped
+	}
+	return r
+}
+
+// notPaid makes the error for an attempt of which this call is proven to have sent nothing.
+func (s *sending) notPaid(r Result) error {
+	why, cause := s.stopped, s.stopErr
+	for i := range s.log {
+		if s.log[i].Reason != "" && (cause == nil || why == "" || why == attempt.ReasonNoTime) {
+			why, cause = s.log[i].Reason, errors.New(s.log[i].Detail)
+		}
+	}
+	if why == "" {
+		why = r.Reason
+	}
+	return &attempt.NotPaidError{Attempt: r.Attempt, Reason: why, Err: cause}
+}
+
+func (c *Client) headerKey(key string) string {
+	if c.caps.Key.Quoted {
+		return `"` + key + `"`
+	}
+	return key
+}
+
+// Status tells how a slot stands, from the store alone. [attempt.ErrNotFound] where nothing was ever started,
+// [attempt.ErrUnavailable] where the store cannot be read.
+func (c *Client) Status(ctx context.Context, slot attempt.Slot) (Result, error) {
+	r, _, err := c.status(ctx, slot)
+	return r, err
+}
+
+func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt.View, error) {
+	slot = slot.WithDefaults()
+	if err := slot.Validate(); err != nil {
+		return Result{}, attempt.View{}, fmt.Errorf("%w: %w", attempt.ErrInvalidIntent, err)
+	}
+	view, err := c.cfg.Store.Slot(ctx, slot)
+	if err != nil {
+		return Result{}, view, fmt.Errorf("order %s: %w", slot, err)
+	}
+	if len(view.Attempts) == 0 {
+		return Result{}, view, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
+	}
+	r := resultOf(standing(view), view.Now)
+	r.Existing = true
+	return r, view, nil
+}
+
+// standing returns the attempt that speaks for a slot: the live one, else one that owes something, else the newest.
+func standing(v attempt.View) attempt.Attempt {
+	if live, ok := v.Live(); ok {
+		return live
+	}
+	for _, a := range v.Attempts {
+		if _, owed := a.OpenDuty(); owed {
+			return a
+		}
+	}
+	return v.Attempts[len(v.Attempts)-1]
+}
+
+// Check tells how a slot stands and asks the provider first, if the attempt is open and this client's provider can be
+// asked. A question that fails changes nothing. Errors are those of Status.
+func (c *Client) Check(ctx context.Context, slot attempt.Slot) (Result, error) {
+	if err := c.begin(); err != nil {
+		return Result{}, err
+	}
+	defer c.pending.Done()
+	r, view, err := c.status(ctx, slot)
+	if err != nil || !r.Open() || !c.caps.Lookup.ByReference {
+		return r, err
+	}
+	a := r.Attempt
+	if a.Provider != c.caps.Name || a.ProviderAccount != c.cfg.ProviderAccount || a.Environment != c.cfg.Environment {
+		return r, nil
+	}
+	if _, err := c.askAndRecord(ctx, a, view.Now); err != nil {
+		r.RecordErr = err
+		return r, nil
+	}
+	return c.Status(ctx, slot)
+}

@@ -1,0 +1,88 @@
+package payclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
+// store's clock; with an error the attempt as it will be once the write, which goes on, succeeds.
+func (c *Client) recordSends(s *sending) (attempt.Attempt, time.Time, error) {
+	rec := &attempt.Record{ID: s.a.ID, Who: c.cfg.Who, Evidence: attempt.Evidence{
+		Kind: attempt.EvidenceSends, Fence: s.a.Fence, Sends: s.log, KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
+	}}
+	err := c.record(s.ctx, rec, s.a, s.claimUntil)
+	if err == nil {
+		return rec.Attempt, rec.Now, nil
+	}
+	now := s.claimed.Add(time.Since(s.began))
+	e := rec.Evidence
+	e.At = now
+	after, _ := attempt.Next(*s.a, e)
+	return after, now, err
+}
+
+// record stores evidence, detached from the caller's cancellation. It waits until then at the latest; if the store has
+// not taken the evidence by then, storing goes on behind the call until it succeeds or the client is closed.
+func (c *Client) record(ctx context.Context, rec *attempt.Record, known *attempt.Attempt, until time.Time) error {
+	// One try in the foreground, which is nearly always all that is needed.
+	tryCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+	err := c.cfg.Store.Apply(tryCtx, rec.Step(known))
+	cancel()
+	if err == nil {
+		c.sawRecord(ctx, &rec.Attempt, rec.Duties)
+		return nil
+	}
+	if errors.Is(err, attempt.ErrInTx) || errors.Is(err, attempt.ErrNotFound) {
+		return err // no repetition can help
+	}
+	c.sawNotRecorded(ctx, known, err)
+	stored := make(chan struct{})
+	background := *rec // the caller may go on with its own
+	c.pending.Add(1)
+	go func() {
+		defer c.pending.Done()
+		c.recordUntilStored(context.WithoutCancel(ctx), &background, known, stored)
+	}()
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-stored:
+		rec.Attempt, rec.Duties, rec.Now = background.Attempt, background.Duties, background.Now
+		return nil
+	case <-timer.C:
+	case <-c.closing.Done():
+	}
+	return fmt.Errorf("attempt %s: outcome not recorded: %w", known.ID, err)
+}
+
+// recordUntilStored tries until the store has taken the evidence or the client gives up. A repeated write does no harm:
+// the end of a claim counts once.
+func (c *Client) recordUntilStored(ctx context.Context, rec *attempt.Record, known *attempt.Attempt, stored chan<- struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.closing, cancel)()
+	wait := 10 * time.Millisecond
+	for {
+		timer := time.NewTimer(wait + rand.N(wait)) //nolint:gosec // chance, not secrecy
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		err := c.cfg.Store.Apply(ctx, rec.Step(known))
+		if err == nil {
+			close(stored)
+			c.sawRecord(ctx, &rec.Attempt, rec.Duties)
+			return
+		}
+		c.sawNotRecorded(ctx, known, err)
+		wait = min(2*wait, 5*time.Second)
+	}
+}

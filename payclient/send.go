@@ -1,0 +1,404 @@
+package payclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/bulkhead"
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+var (
+	errClaimOver   = errors.New("the claim to send is over")
+	errSendTimeout = errors.New("no answer within the send's time")
+	errNoTime      = errors.New("not enough of the call's time is left for another request")
+	errKeyMissing  = errors.New("the idempotency key is not on the request")
+	errBodyChanged = errors.New("the request would differ from the one that was stored")
+)
+
+// sending is one claim's work: the requests made under it and what came of them. The verdict comes from its log, never from
+// what the policies around the requests return.
+type sending struct {
+	client *Client
+	ctx    context.Context // the caller's
+	a      *attempt.Attempt
+	source attempt.Source
+	body   []byte
+	key    string // as it stands in the header
+
+	claimed    time.Time // the store's clock at the claim
+	began      time.Time // the local clock, before the claim was asked for
+	callUntil  time.Time // no request goes on longer
+	claimUntil time.Time
+
+	log     []attempt.Send
+	logRoom [2]attempt.Send
+	again   bool          // the last request may and should be repeated
+	wait    time.Duration // before that
+	failed  bool          // the last request counts against the provider
+	ask     bool          // the provider's answer asks for a lookup
+	stopped attempt.Reason
+	stopErr error // why nothing (more) was sent
+}
+
+// run sends until an answer decides, nothing more may be sent, or time is over.
+func (s *sending) run() {
+	_, err := s.client.executor.WithContext(s.ctx).GetWithExecution(s.attemptOnce)
+	switch {
+	case err == nil:
+	case errors.Is(err, circuitbreaker.ErrOpen):
+		s.stop(attempt.ReasonBreakerOpen, err)
+	case errors.Is(err, bulkhead.ErrFull):
+		s.stop(attempt.ReasonBusy, err)
+	case s.ctx.Err() != nil:
+		s.stop(attempt.ReasonCancelled, context.Cause(s.ctx))
+	default:
+		s.stop(attempt.ReasonNotSent, err)
+	}
+}
+
+func (s *sending) stop(why attempt.Reason, err error) {
+	if s.stopErr == nil {
+		s.stopped, s.stopErr = why, err
+	}
+}
+
+// attemptOnce is what the policies call: one request, judged and logged before it returns. A panic in an adapter or a
+// transport must not take a permit of the policies with it, and must not lose the request from the log.
+func (s *sending) attemptOnce(exec failsafe.Execution[*sending]) (result *sending, err error) {
+	s.again, s.failed = false, false
+	if !s.mayStart() {
+		return s, nil
+	}
+	n := len(s.log)
+	defer func() {
+		if p := recover(); p != nil {
+			s.again = false
+			if len(s.log) == n {
+				s.log = append(s.log, attempt.Send{Answer: attempt.Answer{Reason: attempt.ReasonUnreadable, Detail: "panic while sending"}})
+			}
+			s.stop(attempt.ReasonUnreadable, fmt.Errorf("panic while sending: %v", s.clean(fmt.Sprint(p))))
+			result, err = s, nil
+		}
+	}()
+	s.sendOnce(exec.Context())
+	return s, nil
+}
+
+// mayStart holds what must be true at the moment before a request: the claim runs on both clocks, a third of a send's
+// time is left, and (for a repetition) the rules on repeating allow it still.
+func (s *sending) mayStart() bool {
+	if s.ctx.Err() != nil {
+		s.stop(attempt.ReasonCancelled, context.Cause(s.ctx))
+		return false
+	}
+	if past(s.claimUntil) {
+		s.stop(attempt.ReasonClaimExpired, errClaimOver)
+		return false
+	}
+	if time.Until(s.callUntil) < s.client.cfg.SendTimeout/3 {
+		s.stop(attempt.ReasonNoTime, errNoTime)
+		return false
+	}
+	if len(s.log) > 0 && !s.mayRepeat() {
+		s.stop(attempt.ReasonNotSendable, nil)
+		return false
+	}
+	return true
+}
+
+// mayRepeat folds all sends of the attempt, earlier claims included, into whether one more is allowed.
+func (s *sending) mayRepeat() bool {
+	maybe := s.a.MaybeSends + len(s.a.Claims) - 1 // all claims but ours
+	running := s.a.Answer.Verdict == attempt.Running
+	for i := range s.log {
+		if s.log[i].Verdict != attempt.NotSent {
+			maybe++
+			running = s.log[i].Verdict == attempt.Running
+		}
+	}
+	now := s.claimed.Add(time.Since(s.began))
+	return s.client.resend.Allows(maybe, running, s.a.FirstClaimAt, now, s.client.cfg.SendTimeout)
+}
+
+// sendOnce makes one request from the stored bytes, reads the whole answer and logs what it says.
+func (s *sending) sendOnce(parent context.Context) {
+	c := s.client
+	started := time.Now()
+	rec := &recorder{claimUntil: s.claimUntil}
+	ctx, cancel := context.WithCancelCause(parent)
+	rec.cancel = cancel
+	timer := time.AfterFunc(min(c.cfg.SendTimeout, s.callUntil.Sub(started)), func() { cancel(errSendTimeout) })
+	defer func() { timer.Stop(); cancel(nil) }()
+
+	req, err := s.request(httptrace.WithClientTrace(ctx, rec.watch()))
+	if err != nil { // refused here, before the transport was called
+		s.finish(attempt.Send{StartedAt: started.UTC(), Answer: attempt.Answer{
+			Verdict: attempt.NotSent, Reason: attempt.ReasonNotSent, Detail: s.clean(err.Error()),
+		}}, true)
+		s.stop(attempt.ReasonNotSent, err)
+		return
+	}
+	resp, err := c.transport.RoundTrip(req)
+	if err == nil {
+		s.answered(ctx, started, resp, rec)
+		return
+	}
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close() // a transport that breaks its contract still leaks nothing
+	}
+	send, permanent := failure(s.ctx, context.Cause(ctx), err, rec, s.clean)
+	send.StartedAt, send.Took = started.UTC(), time.Since(started)
+	if send.Verdict == attempt.NotSent {
+		s.stop(send.Reason, fmt.Errorf("%s", send.Detail))
+	}
+	s.failed = send.Reason != attempt.ReasonCancelled && send.Reason != attempt.ReasonClaimExpired
+	s.finish(send, permanent || !s.failed)
+}
+
+// answered reads an answer's body, which is part of the send and of its time, and judges it.
+func (s *sending) answered(ctx context.Context, started time.Time, resp *http.Response, rec *recorder) {
+	c := s.client
+	whole, err := readWhole(resp, c.cfg.MaxAnswer)
+	var send attempt.Send
+	final := false
+	var hint time.Duration
+	if err != nil {
+		send, _ = failure(s.ctx, context.Cause(ctx), err, rec, s.clean)
+		// An answer began: whatever the hooks say, the request has left.
+		send.Verdict, send.StatusCode = attempt.Lost, resp.StatusCode
+		if send.Reason == attempt.ReasonConnectionLost || send.Reason == attempt.ReasonUnreachable {
+			send.Reason = attempt.ReasonUnreadable
+		}
+		final = send.Reason == attempt.ReasonCancelled || send.Reason == attempt.ReasonClaimExpired
+		s.failed = !final
+	} else {
+		hint = retryAfter(whole.Header, time.Now())
+		send, final = s.judge(whole, rec.reused.Load())
+	}
+	send.StartedAt, send.Took = started.UTC(), time.Since(started)
+	s.wait = max(s.wait, hint) // read by delay before it computes its own
+	s.finish(send, final)
+}
+
+// judge asks the adapter what a complete answer says and checks it. final: repeating the request cannot help.
+func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final bool) {
+	if whole.StatusCode >= 300 && whole.StatusCode <= 399 {
+		return attempt.Send{Answer: attempt.Answer{
+			Verdict: attempt.Violated, Reason: attempt.ReasonRedirected, StatusCode: whole.StatusCode,
+			Detail: s.clean("redirected to host " + locationHost(whole.Header.Get("Location"))),
+		}}, true
+	}
+	reply := s.client.cfg.Provider.ReadCharge(whole)
+	send = judge(s.a, s.client.caps.Key, whole, reply, reused, s.clean)
+	s.ask = s.ask || reply.Ask
+	switch send.Verdict {
+	case attempt.Running:
+	case attempt.Unavailable:
+		s.failed = whole.StatusCode >= 500 || whole.StatusCode == http.StatusRequestTimeout
+		if send.Reason == attempt.ReasonUnproven {
+			s.closeIdle() // so that the next answer is the first on its connection
+		}
+		// A failure that the provider has stored under the key comes back for ever.
+		final = reply.NoRetry || reply.Replayed
+	case attempt.Violated:
+		s.failed = send.Charge == nil
+		s.closeIdle() // an answer to another request may be on its way here
+		final = send.Charge != nil
+	default:
+		final = true
+	}
+	return send, final || reply.Ask
+}
+
+// finish logs a send and decides whether it is to be repeated, and when.
+func (s *sending) finish(send attempt.Send, final bool) {
+	if s.log == nil {
+		s.log = s.logRoom[:0]
+	}
+	hint := s.wait
+	s.wait = 0
+	s.log = append(s.log, send)
+	s.client.sawSend(s.ctx, s.a, &s.log[len(s.log)-1])
+	if final || len(s.log) > s.client.retries {
+		return
+	}
+	wait := max(hint, s.backoff(len(s.log)))
+	switch {
+	case !s.mayRepeat():
+		return
+	case time.Until(s.callUntil)-wait < s.client.cfg.SendTimeout/3:
+		s.stop(attempt.ReasonNoTime, errNoTime)
+		return
+	}
+	s.again, s.wait = true, wait
+	s.stopped, s.stopErr = "", nil
+}
+
+// backoff returns the wait after the n-th request: the first wait, growing by half, up to the longest; and up to 20 % more
+// by chance, never less, so that callers who failed together do not come back together.
+func (s *sending) backoff(n int) time.Duration {
+	wait := s.client.cfg.FirstWait
+	for range n - 1 {
+		if wait >= s.client.cfg.MaxWait {
+			break
+		}
+		wait += wait / 2
+	}
+	wait = min(wait, s.client.cfg.MaxWait)
+	if most := int64(wait / 5); most > 0 {
+		wait += time.Duration(rand.Int64N(most + 1)) //nolint:gosec // chance, not secrecy
+	}
+	return wait
+}
+
+func (s *sending) closeIdle() {
+	if t, ok := s.client.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// request builds a new request from the stored bytes. GetBody stays nil, so that the transport cannot send it twice by
+// itself, and the key is looked at on the request as it leaves.
+func (s *sending) request(ctx context.Context) (*http.Request, error) {
+	c := s.client
+	r := c.cfg.Provider.ChargeRequest(*s.a)
+	header := r.Header
+	if header == nil {
+		header = make(http.Header, 4)
+	}
+	if name := c.caps.Key.Header; name != "" {
+		header[name] = []string{s.key}
+	}
+	req := (&http.Request{
+		Method: r.Method, URL: c.url(r.Path, r.Query), Host: c.base.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(s.body)), ContentLength: int64(len(s.body)),
+	}).WithContext(ctx)
+	if name := c.caps.Key.Header; name != "" {
+		if sent := req.Header.Values(name); len(sent) != 1 || strings.Trim(sent[0], `"`) != s.a.Key || s.a.Key == "" {
+			return nil, errKeyMissing
+		}
+	}
+	return req, nil
+}
+
+// url returns the base address with a path; the common one is parsed once.
+func (c *Client) url(path, query string) *url.URL {
+	u := *c.base
+	u.Path = c.basePath + path
+	u.RawPath = ""
+	u.RawQuery = query
+	return &u
+}
+
+// clean makes a text of the provider's fit to be kept: without the source that was sent, above all.
+func (s *sending) clean(text string) string { return redact(text, s.source.Reveal()) }
+
+// prepareBody puts the source into the stored body and makes sure that the result is what was stored first.
+func (s *sending) prepareBody() error {
+	body, digest, err := s.client.fill(s.a.Body, s.a.Source, s.source)
+	if err != nil {
+		return err
+	}
+	if digest != s.a.BodyDigest {
+		return errBodyChanged
+	}
+	s.body = body
+	return nil
+}
+
+// fill replaces the NUL bytes of a stored body by the source and digests the result.
+func (c *Client) fill(stored []byte, d attempt.Digest, source attempt.Source) (body []byte, digest string, err error) {
+	body = make([]byte, 0, len(stored)+64)
+	for {
+		i := bytes.IndexByte(stored, 0)
+		if i < 0 {
+			break
+		}
+		body = append(body, stored[:i]...)
+		n := len(body)
+		body, err = c.cfg.Provider.AppendSource(body, source)
+		if err != nil {
+			return nil, "", fmt.Errorf("source: %s", redact(err.Error(), source.Reveal()))
+		}
+		if slices.Contains(body[n:], 0) {
+			return nil, "", errors.New("source: rendered with a NUL byte")
+		}
+		stored = stored[i+1:]
+	}
+	body = append(body, stored...)
+	digest, err = c.digester.BodyDigest(d.KeyID, body)
+	return body, digest, err
+}
+
+// errUnframed: without a length or chunks a cut answer looks like a whole one.
+var (
+	errUnframed = errors.New("the answer has no explicit length: it may have been cut")
+	errTooLong  = errors.New("the answer is longer than allowed")
+)
+
+// readWhole reads an answer's body to its end, bounded, and closes it. An answer counts as whole only if its framing says
+// where it ends and it ended there.
+func readWhole(resp *http.Response, most int64) (Response, error) {
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusSwitchingProtocols || resp.StatusCode < 200 || resp.StatusCode > 599 {
+		return Response{StatusCode: resp.StatusCode, Header: resp.Header}, nil
+	}
+	if resp.ContentLength > most {
+		return Response{}, errTooLong
+	}
+	chunked := slices.Contains(resp.TransferEncoding, "chunked")
+	if resp.ContentLength < 0 && !chunked && resp.ProtoMajor < 2 {
+		return Response{}, errUnframed
+	}
+	var body []byte
+	var err error
+	if n := resp.ContentLength; n >= 0 {
+		body = make([]byte, n)
+		_, err = io.ReadFull(resp.Body, body)
+		if err == nil {
+			// Read on to the end, so that the connection is free again.
+			var rest [1]byte
+			var m int
+			if m, err = resp.Body.Read(rest[:]); m > 0 {
+				err = errTooLong
+			} else if errors.Is(err, io.EOF) {
+				err = nil
+			}
+		}
+	} else {
+		body, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
+		if err == nil && int64(len(body)) > most {
+			err = errTooLong
+		}
+	}
+	if err != nil {
+		return Response{}, fmt.Errorf("read the answer: %w", err)
+	}
+	return Response{StatusCode: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+func locationHost(location string) string {
+	u, err := url.Parse(location)
+	if err != nil {
+		return "(unreadable)"
+	}
+	if u.Host == "" {
+		return "(same)"
+	}
+	return u.Scheme + "://" + u.Hostname()
+}
