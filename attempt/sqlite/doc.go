@@ -1,0 +1,14 @@
+// Package sqlite keeps attempts in one SQLite file, for one process or several on one machine.
+//
+// It promises what [attempt.Store] does, and this on top:
+//
+//   - A commit that was reported is on the disk: write-ahead log and synchronous=FULL, on macOS with fullfsync, are set
+//     and read back on every connection. Where that cannot be had, [Open] fails with [attempt.ErrNotDurable].
+//   - No caller ever sees "database is locked" before its time is up. Write transactions take the lock when they begin;
+//     this process has one writer, and between processes it polls for the lock.
+//   - Steps that are waiting share one commit, and none of them falls with another.
+//   - The host may keep its own tables in the same file and commit them together with an attempt, see [Store.InTx].
+//
+// The file must lie on a local file system: SQLite's write-ahead log does not work over a network
+// (https://www.sqlite.org/wal.html).
+package sqlite

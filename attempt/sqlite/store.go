@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// Options sets up a store. The zero Options are the defaults.
+type Options struct {
+	// Now is the store's clock: every time in the store is set and compared by it. Processes that share a file must have
+	// the same. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Store keeps attempts in a SQLite file. It implements [attempt.Store].
+type Store struct {
+	path string
+	now  func() time.Time
+
+	reads *sql.DB // connections that only read; they never wait for the writer
+	queue queue   // the steps waiting, and who runs them
+	write writer  // belongs to the call that leads the queue
+}
+
+var _ attempt.Store = (*Store)(nil)
+
+// readers is the number of connections for reading.
+const readers = 4
+
+// Open opens the store in the file with that name, makes the file (readable and writable by its owner only) where there is
+// none, and brings its schema up to date. Several processes may do so at once.
+//
+// It fails with [attempt.ErrNotDurable] where SQLite cannot promise that a committed row survives: no write-ahead log,
+// weaker syncing, an in-memory or read-only database; and with [attempt.ErrUnavailable] where the file cannot be opened,
+// or its schema is of a later release.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	s := &Store{path: path, now: opts.Now}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if err := s.open(ctx); err != nil {
+		if !errors.Is(err, attempt.ErrNotDurable) {
+			err = fmt.Errorf("%w: %w", attempt.ErrUnavailable, err)
+		}
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context) error {
+	switch {
+	case s.path == "" || s.path == ":memory:":
+		return fmt.Errorf("%w: an in-memory database ends with the process", attempt.ErrNotDurable)
+	case strings.HasPrefix(s.path, "file:"):
+		return errors.New("want the name of a file, not a URI")
+	}
+	if err := create(s.path); err != nil {
+		return err
+	}
+	writes, err := newConnector(s.path, false)
+	if err != nil {
+		return err
+	}
+	reads, err := newConnector(s.path, true)
+	if err != nil {
+		return err
+	}
+	s.write.db = sql.OpenDB(writes)
+	s.reads = sql.OpenDB(reads)
+	s.reads.SetMaxOpenConns(readers)
+	s.reads.SetMaxIdleConns(readers)
+	if err := s.setUp(ctx); err != nil {
+		return errors.Join(err, s.release())
+	}
+	return nil
+}
+
+// setUp migrates, and tries both kinds of connection.
+func (s *Store) setUp(ctx context.Context) error {
+	err := s.write.transaction(ctx, lockLimit, func(tx session) error { return migrate(ctx, tx, s.present()) })
+	if err != nil {
+		return err
+	}
+	return s.reads.PingContext(ctx)
+}
+
+// create makes the file if there is none. A file that exists is not opened here: closing it again would drop the locks
+// that other connections of this process hold on it (https://www.sqlite.org/howtocorrupt.html section 2.2).
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// present is the time by the store's clock.
+func (s *Store) present() time.Time {
+	return s.now().UTC().Truncate(time.Microsecond)
+}
+
+// Close waits for the steps and the transaction of [Store.InTx] under way and releases the file. It must not be called
+// inside InTx. Whatever is asked of the store afterwards fails with [attempt.ErrUnavailable].
+func (s *Store) Close() error {
+	if !s.queue.close() {
+		return nil
+	}
+	return s.release()
+}
+
+func (s *Store) release() error {
+	return errors.Join(s.write.close(), s.write.db.Close(), s.reads.Close())
+}
+
+// unavailable wraps an error of the database's.
+func (s *Store) unavailable(err error) error {
+	if err == nil || errors.Is(err, attempt.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", attempt.ErrUnavailable, s.path, err)
+}

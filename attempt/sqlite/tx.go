@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// inTxKey marks the context that InTx gives to its function.
+type inTxKey struct{ s *Store }
+
+// InTx runs f in a transaction on the store's own writer, so that what the host writes with tx and the steps it gives to
+// [Store.Tx] commit together, or not at all. It commits if f returns nil; it rolls back if f fails or panics, and when ctx
+// ends, whatever f is doing then.
+//
+// While f runs nothing else is written by this process, and nothing by others: f must be short and must not wait for
+// anybody, least of all for a provider. A call of the store with the context that f gets fails with [attempt.ErrInTx].
+//
+// An error that matches [attempt.ErrUnavailable] means that nothing was written, unless it says that the commit failed.
+func (s *Store) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	c := newCall(ctx)
+	c.alone = true
+	if !s.queue.enter(c, c.own[:]) {
+		return c.one.err
+	}
+	var once sync.Once
+	release := func() {
+		once.Do(func() {
+			s.queue.leave(c)
+			s.queue.handOver(c)
+		})
+	}
+	defer release()
+	tx, err := s.beginTx(c)
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = tx.Rollback() // fails only where the transaction has ended
+		release()
+	})
+	defer func() {
+		if !stop() {
+			<-ended
+		}
+		_ = tx.Rollback() // after a panic; else it has ended
+	}()
+	if err := f(context.WithValue(ctx, inTxKey{s}, tx), tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		if ctx.Err() != nil && errors.Is(err, sql.ErrTxDone) {
+			return s.unavailable(fmt.Errorf("rolled back: %w", ctx.Err()))
+		}
+		return s.unavailable(fmt.Errorf("the commit failed: %w", err))
+	}
+	return nil
+}
+
+// beginTx waits for the lock of other processes, after having written the outcomes that are waiting.
+func (s *Store) beginTx(c *call) (*sql.Tx, error) {
+	if s.queue.waitingOutcomes() {
+		s.batch(c)
+	}
+	if !s.queue.pending(c) {
+		return nil, c.one.err
+	}
+	var tx *sql.Tx
+	err := pollBusy(c.ctx, lockLimit, func() error {
+		err := s.write.with(context.WithoutCancel(c.ctx), func(*rawSession) error { return nil })
+		if err != nil {
+			return err
+		}
+		tx, err = s.write.conn.BeginTx(context.WithoutCancel(c.ctx), nil)
+		return err
+	})
+	if err != nil {
+		return nil, s.unavailable(err)
+	}
+	return tx, nil
+}
+
+// Tx returns a transaction that a step can take part in. tx must be the one that [Store.InTx] gives to its function.
+func (s *Store) Tx(tx *sql.Tx) attempt.Tx { return hostTx{s, tx} }
+
+type hostTx struct {
+	s  *Store
+	tx *sql.Tx
+}
+
+// ApplyTx implements [attempt.Tx].
+func (t hostTx) ApplyTx(ctx context.Context, step *attempt.Step) error {
+	step.Err = t.apply(ctx, step)
+	return step.Err
+}
+
+func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
+	if ctx.Value(inTxKey{t.s}) != t.tx {
+		return errors.New("not the transaction of InTx; nothing was stored")
+	}
+	q := sqlSession{ctx: ctx, db: t.tx}
+	if err := q.exec1("SAVEPOINT chargeonce_step"); err != nil {
+		return t.s.unavailable(err)
+	}
+	var panicked any
+	_, err := t.s.runStep(q, step, &panicked)
+	var failed *stepError
+	if err != nil && !errors.As(err, &failed) {
+		if back := q.exec1("ROLLBACK TO chargeonce_step"); back != nil {
+			// SQLite has ended the transaction. It must not look alive: each further statement would commit by itself.
+			return t.s.unavailable(errors.Join(err, t.tx.Rollback()))
+		}
+	}
+	if end := q.exec1("RELEASE chargeonce_step"); end != nil {
+		return t.s.unavailable(errors.Join(err, end, t.tx.Rollback()))
+	}
+	if panicked != nil {
+		panic(panicked)
+	}
+	if failed != nil {
+		return failed.err
+	}
+	return t.s.unavailable(err)
+}
