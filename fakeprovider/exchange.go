@@ -1,0 +1,226 @@
+package fakeprovider
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// inbound is one request as it arrived.
+type inbound struct {
+	method string
+	path   string
+	query  string
+	uri    string // to redirect to itself
+	header http.Header
+	body   []byte
+	cut    bool // the body did not arrive in full
+	tooBig bool
+	conn   string
+	reused bool
+
+	// what scripts look at, filled by look
+	client     string
+	authorised bool
+	key        string
+	rawKey     string
+	keyErr     error
+	reference  string
+	source     string
+	members    []member
+	bodyErr    error
+}
+
+// look reads what the headers, the query and the body say.
+func (in *inbound) look(c *Config) {
+	in.lookHeader(c)
+	switch {
+	case in.method == http.MethodGet:
+		if in.query != "" {
+			if q, err := url.ParseQuery(in.query); err == nil {
+				in.reference = q.Get("merchant_reference")
+			}
+		}
+	case isForm(in.header):
+		q, err := url.ParseQuery(string(in.body))
+		in.bodyErr = err
+		for name, values := range q {
+			in.members = append(in.members, member{name, appendString(nil, values[0])})
+		}
+	default:
+		in.members, in.bodyErr = scanObject(in.body)
+	}
+	for _, m := range in.members {
+		switch m.name {
+		case "merchant_reference":
+			in.reference = loose(m.raw)
+		case "source":
+			in.source = loose(m.raw)
+		}
+	}
+}
+
+func (in *inbound) lookHeader(c *Config) {
+	in.client, in.authorised = c.authorise(in.header)
+	values := in.header["Idempotency-Key"]
+	if len(values) > 0 {
+		in.rawKey = strings.Join(values, ", ")
+		in.key, in.keyErr = parseKey(values, c.AcceptRawKeys)
+	}
+}
+
+// loose is a string's text, or nothing: validation comes later.
+func loose(raw []byte) string {
+	s, err := unquote(raw)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+func isForm(h http.Header) bool {
+	v := h["Content-Type"]
+	return len(v) == 1 && strings.HasPrefix(v[0], "application/x-www-form-urlencoded")
+}
+
+// authorise returns the client a bearer token belongs to.
+func (c *Config) authorise(h http.Header) (string, bool) {
+	v := h["Authorization"]
+	if len(v) != 1 {
+		return "", false
+	}
+	scheme, token, ok := strings.Cut(v[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", false
+	}
+	if c.Tokens == nil {
+		sum := sha256.Sum256([]byte(token)) // the ledger is no place for secrets
+		return "client_" + hex.EncodeToString(sum[:4]), true
+	}
+	name, ok := c.Tokens[token]
+	return name, ok
+}
+
+// exchange is one request and what becomes of it.
+type exchange struct {
+	p     *Provider
+	in    *inbound
+	plan  *plan  // never nil
+	entry uint32 // of the key, 0 without
+	print [16]byte
+	log   *logged
+	now   time.Time
+
+	wait   time.Duration // before the answer, or what stands in its place
+	slow   time.Duration
+	end    end
+	job    *job   // books later and sets ans
+	ans    answer // valid after finish
+	keeps  bool   // this exchange owns the key's answer
+	number uint64 // of the request, for its id
+
+}
+
+var honest = &plan{fault: Answer, readBytes: -1}
+
+// arrive takes a request in: chooses its fault unless one is given, and does
+// all that happens before the answer is due, which is after x.wait.
+func (p *Provider) arrive(in *inbound, c choice) *exchange {
+	x := &exchange{p: p, in: in, plan: c.plan}
+	if in.key != "" {
+		h := sha256.New()
+		h.Write([]byte(in.method))
+		h.Write([]byte{0})
+		h.Write([]byte(in.path))
+		h.Write([]byte{0})
+		h.Write(in.body)
+		var sum [32]byte
+		h.Sum(sum[:0])
+		copy(x.print[:], sum[:])
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x.now = p.config.Now()
+	p.settle(x.now)
+	if p.closed {
+		x.plan, x.ans = honest, problem(probClosed)
+		return x
+	}
+	if x.plan == nil {
+		c = p.choose(in)
+		x.plan = c.plan
+	}
+	x.slow, x.end = x.plan.slow, x.plan.end
+	if x.plan.notSent {
+		return x
+	}
+	p.lastID++
+	x.number = p.lastID
+	x.log = p.log.add(x)
+	if in.key != "" && !p.config.IgnoreKeys {
+		client := p.client(in.client)
+		x.entry = p.keys.see(keyHash(p.seed, client, in.key), client, in.key)
+		p.keys.sweep(p.seed, x.now.UnixNano(), int64(p.config.KeyRetention))
+	}
+	switch {
+	case c.refuse != nil:
+		x.ans = *c.refuse
+	case x.plan.executes() && !in.cut:
+		x.ans = x.execute()
+	default:
+		x.wait = x.slow
+	}
+	if x.end == endCrash && x.entry != 0 {
+		e := p.keys.list.at(x.entry)
+		e.state, e.print, e.end = keyLocked, x.print, x.now.Add(p.config.LockTimeout).UnixNano()
+		x.keeps = false
+	}
+	if x.job == nil {
+		x.conclude()
+	}
+	return x
+}
+
+// finish is called when x.wait is over and returns the answer. An answer
+// without a status means that there is none, as after a Reset.
+func (x *exchange) finish() answer {
+	if x.job != nil {
+		x.p.mu.Lock()
+		defer x.p.mu.Unlock()
+		x.p.settle(x.p.config.Now())
+		x.p.force(x.job)
+	}
+	return x.ans
+}
+
+// conclude puts the plan's answer in place, keeps it under the key where that
+// is wanted, and logs it. It runs when the request has been executed, not when
+// the answer leaves: what the key holds does not depend on a client who still
+// listens. The caller holds the lock.
+func (x *exchange) conclude() {
+	p, plan := x.p, x.plan
+	own := x.ans
+	if plan.reply != nil {
+		x.ans = plan.reply(x)
+	}
+	if x.ans.status != 0 {
+		x.ans = x.dress(x.ans)
+	}
+	if x.entry != 0 {
+		e := p.keys.list.at(x.entry)
+		pin := plan.pin || plan.reply != nil && p.config.Keep == KeepAll && x.ans.status >= 500
+		switch {
+		case plan.forget && x.keeps,
+			x.keeps && p.config.Keep == KeepSuccesses && own.status/100 != 2:
+			e.state = keySeen
+		case pin && (x.keeps || e.state == keySeen):
+			e.state, e.print, e.end = keyDone, x.print, x.now.Add(x.wait).UnixNano()
+			p.keys.answers[x.entry] = x.ans
+		}
+	}
+	p.log.answered(x)
+}

@@ -1,0 +1,162 @@
+package fakeprovider
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"hash/maphash"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Provider is a payment provider with books of its own. It is safe for
+// concurrent use. Make one with New or Open.
+type Provider struct {
+	config Config
+	seed   maphash.Seed
+	prefix string // of request ids
+
+	done     chan struct{} // closed by Close
+	active   sync.WaitGroup
+	busy     atomic.Bool // a fault may apply: ask the script
+	pool     pool        // of RoundTrip
+	dialer   dialer
+	currency map[[3]byte]bool
+
+	mu        sync.Mutex // guards everything below
+	closed    bool
+	clients   map[string]uint32
+	names     []string // of clients, by number
+	charges   shelf
+	refunds   shelf
+	refundsOf map[uint32][]uint32 // refunds by charge
+	reserved  map[uint32]int64    // refunds accepted and not yet booked, by charge
+	orders    orderBook
+	keys      keyring
+	codes     []string // decline codes, by number
+	codeNo    map[string]uint16
+	jobs      []*job // sorted by due
+	log       requestLog
+	script    script
+	conns     map[net.Conn]struct{} // taken over from net/http
+	lastID    uint64                // of a request
+}
+
+// New returns a provider that keeps its books in memory. It holds nothing
+// that has to be released unless DialContext or ServeHTTP are used; then
+// Close ends what is still running.
+func New(c Config) *Provider {
+	p := &Provider{config: c.withDefaults(), seed: maphash.MakeSeed(), done: make(chan struct{})}
+	p.currency = currencySet(p.config.Currencies)
+	p.conns = map[net.Conn]struct{}{}
+	p.pool.provider = p
+	p.dialer.provider = p
+	p.clear()
+	p.script.strict = p.config.Strict != nil
+	p.busy.Store(p.script.active())
+	return p
+}
+
+// clear empties the books. The caller holds the lock or is alone.
+func (p *Provider) clear() {
+	var run [4]byte
+	rand.Read(run[:]) // never fails
+	p.prefix = "req_" + hex.EncodeToString(run[:]) + "_"
+	p.clients = map[string]uint32{}
+	p.names = []string{""}
+	p.charges.reset("ch_")
+	p.refunds.reset("re_")
+	p.refundsOf, p.reserved = map[uint32][]uint32{}, map[uint32]int64{}
+	p.orders.reset()
+	p.keys.reset()
+	p.codes, p.codeNo = []string{""}, map[string]uint16{"": 0}
+	p.jobs = nil
+	p.log = requestLog{keep: p.config.RecordRequests}
+}
+
+// Reset empties the books and forgets every key, request and scripted fault.
+// A ledger file is emptied too.
+func (p *Provider) Reset() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	p.script.clear()
+	p.busy.Store(p.script.active())
+	return nil
+}
+
+// Close ends what still waits: hanging requests, in-memory connections and
+// their goroutines. In strict mode it reports the steps that nobody used. The
+// ledger stays readable. Close may be called more than once.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.done)
+	for c := range p.conns {
+		c.Close() // whoever uses it sees the error
+	}
+	unused := p.script.unused()
+	p.mu.Unlock()
+	if tb := p.config.Strict; tb != nil && len(unused) > 0 {
+		tb.Helper()
+		for _, u := range unused {
+			tb.Errorf("fakeprovider: step never used: %s", u)
+		}
+	}
+	err := p.dialer.close()
+	p.active.Wait()
+	return err
+}
+
+var errClosed = errors.New("fakeprovider: provider is closed")
+
+// hold keeps a connection to be closed by Close; false means that the
+// provider is closed already.
+func (p *Provider) hold(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Provider) drop(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// Client returns an http.Client that reaches the provider in memory, by
+// RoundTripper, and follows no redirect.
+func (p *Provider) Client() *http.Client {
+	return &http.Client{
+		Transport:     p.RoundTripper(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// pause waits for d, or until stop or the provider's end; it reports whether
+// the time passed.
+func (p *Provider) pause(d time.Duration, stop <-chan struct{}) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-stop:
+	case <-p.done:
+	}
+	return false
+}
