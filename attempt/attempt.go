@@ -33,7 +33,7 @@ type Attempt struct {
 	Version int // counts the events: 1 when created, without gaps
 
 	CreatedAt time.Time
-	UpdatedAt time.Time
+	UpdatedAt time.Time // the latest time seen by any change: a clock that runs backwards does not take it along
 
 	Fence        int       // the number of the last claim granted; 0: none yet
 	Claims       []Claim   // claims without a recorded end, oldest first
@@ -64,9 +64,9 @@ type Claim struct {
 
 // Refusal is the strongest refusal an attempt has received; the zero Refusal is none.
 type Refusal struct {
-	Verdict Verdict `json:"verdict"`          // Refused or Rejected; Lost: no refusal
-	Kept    bool    `json:"kept,omitempty"`   // the provider keeps it under the key: it speaks for every send
-	Covers  int     `json:"covers,omitempty"` // how many sends without an answer of their own it accounts for
+	Verdict Verdict `json:"verdict"`           // Refused or Rejected; Lost: no refusal
+	Kept    bool    `json:"kept,omitempty"`    // the provider keeps it under the key: it speaks for every send
+	BySend  bool    `json:"by_send,omitempty"` // a send of ours was answered with a decline, not only rejected or reported
 	Answer  Answer  `json:"answer"`
 }
 
@@ -148,8 +148,8 @@ func (t Told) Open() bool {
 // Tell says what is known of the attempt at a time of the store's clock.
 func (a Attempt) Tell(now time.Time) Told {
 	if a.Status != StatusApproved && a.Status.Final() {
-		if _, owed := a.OpenDuty(); owed {
-			return Told{Outcome: UnknownOutcome, Moved: MovedYes, Reason: ReasonRefundOwed}
+		if t, owed := a.tellOwed(); owed {
+			return t
 		}
 	}
 	switch a.Status {
@@ -183,10 +183,32 @@ func (a Attempt) Tell(now time.Time) Told {
 	return t
 }
 
-// mismatched returns a charge that succeeded and is not what was asked for.
+// tellOwed tells of an attempt that has ended without money and owes something all the same.
+func (a Attempt) tellOwed() (t Told, owed bool) {
+	for _, d := range a.Duties {
+		switch {
+		case !d.MetAt.IsZero():
+		case d.Why == WhyLatePending:
+			if !owed {
+				t = Told{Outcome: UnknownOutcome, Reason: ReasonPending}
+			}
+			owed = true
+		case d.Why == WhyReversed:
+			if t.Moved != MovedYes {
+				t = Told{Outcome: UnknownOutcome, Reason: ReasonReviewOwed}
+			}
+			owed = true
+		default:
+			return Told{Outcome: UnknownOutcome, Moved: MovedYes, Reason: ReasonRefundOwed}, true
+		}
+	}
+	return t, owed
+}
+
+// mismatched returns a charge that succeeded and is known not to be what was asked for.
 func (a Attempt) mismatched() (Charge, bool) {
 	for _, c := range a.Charges {
-		if c.Status == ChargeSucceeded && c.Amount != a.Amount {
+		if c.Status == ChargeSucceeded && c.Amount.Valid() && c.Amount != a.Amount {
 			return c, true
 		}
 	}

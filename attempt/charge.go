@@ -50,4 +50,5 @@ type Charge struct {
 	DeclineCode string       `json:"decline_code,omitempty"`
 	NextAction  string       `json:"next_action,omitempty"` // the URL where the payer must act
 	SeenAt      time.Time    `json:"seen_at,omitzero"`      // when it was first learnt of, by the store's clock
+	Answered    bool         `json:"answered,omitempty"`    // the answer to one of our sends held it
 }

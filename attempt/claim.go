@@ -31,8 +31,9 @@ func (r Resend) Allows(maybe int, running bool, firstClaim, now time.Time, span 
 	return inTime && (r.KeepsEveryAnswer || running)
 }
 
-// MaySend tells whether a claim for sending may be given: never beside a claim that runs, after an end, or where the
-// provider holds a charge; at once where nothing can have been executed; else as the provider's rules allow.
+// MaySend tells whether a claim for sending may be given: never beside a claim that runs, after an end, where the provider
+// holds a charge or knows the key with another body; at once where nothing can have been executed; else as the provider's
+// rules allow, and not on a clock that has run backwards further than the rules' margin.
 func (a Attempt) MaySend(r Resend, now time.Time, span time.Duration) bool {
 	if a.Status.Final() || len(a.Charges) > 0 || !a.ClaimedUntil(now).IsZero() || !a.AskingEndedAt.IsZero() {
 		return false
@@ -40,21 +41,31 @@ func (a Attempt) MaySend(r Resend, now time.Time, span time.Duration) bool {
 	if a.Refusal.Verdict == Refused {
 		return false // the answer is known already: another send could only contradict it
 	}
-	return r.Allows(a.MaybeSends+len(a.Claims), a.Answer.Verdict == Running, a.FirstClaimAt, now, span)
+	if a.Answer.Verdict == KeyReused {
+		return false // and so would the next answer say
+	}
+	maybe := a.MaybeSends + len(a.Claims)
+	if maybe > 0 && now.Add(r.Margin).Before(a.UpdatedAt) {
+		return false // nobody can tell how old the key is
+	}
+	// A claim without a recorded end may have sent after the answer that the first request is still running.
+	running := a.Answer.Verdict == Running && len(a.Claims) == 0
+	return r.Allows(maybe, running, a.FirstClaimAt, now, span)
 }
 
 // Grant gives the claim to send, until now+lasts. The caller has made sure by MaySend that it may be given. firstCheck is
-// when the reconciler first asks, should the sender never come back.
+// when the reconciler asks at the latest, should the sender never come back.
 func (a Attempt) Grant(now time.Time, lasts, firstCheck time.Duration) Attempt {
 	a.Fence++
 	a.Claims = append(slices.Clip(a.Claims), Claim{Fence: a.Fence, Until: now.Add(lasts)})
 	if a.FirstClaimAt.IsZero() {
 		a.FirstClaimAt = now
 	}
-	if a.Status == StatusPrepared || a.NextCheckAt.IsZero() {
-		a.NextCheckAt = now.Add(max(firstCheck, lasts))
+	first := now.Add(max(firstCheck, lasts))
+	if a.Status == StatusPrepared || a.NextCheckAt.IsZero() || first.Before(a.NextCheckAt) {
+		a.NextCheckAt = first
 	}
 	a.Status, a.Reason = StatusSending, ReasonInFlight
-	a.UpdatedAt = now
+	a.UpdatedAt = later(a.UpdatedAt, now)
 	return a
 }

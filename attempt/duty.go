@@ -30,6 +30,7 @@ const (
 	WhyLateMoney    = "late_money"    // a charge on an attempt that had ended without money
 	WhySecondCharge = "second_charge" // beside the one that approved the attempt
 	WhyDifferent    = "different"     // another amount or currency than was asked for
-	WhyReversed     = "reversed"      // the provider took the approved charge back
-	WhyNobodySent   = "nobody_sent"   // money on an attempt of which no claim is known
+	WhyReversed     = "reversed"      // the provider took a charge back that had succeeded
+	WhyNobodySent   = "nobody_sent"   // money on a prepared attempt, of which no request can have left as far as known
+	WhyLatePending  = "late_pending"  // a charge that is not final, on an attempt that had ended without money
 )

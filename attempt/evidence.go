@@ -1,6 +1,10 @@
 package attempt
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // EvidenceKind says where evidence comes from.
 type EvidenceKind string
@@ -28,10 +32,25 @@ const (
 var lookupNames = [...]string{"unreadable", "found", "none", "not_asked"}
 
 // String returns the answer's name.
-func (l LookupAnswer) String() string { return lookupNames[min(int(l), len(lookupNames)-1)] }
+func (l LookupAnswer) String() string {
+	if int(l) < len(lookupNames) {
+		return lookupNames[l]
+	}
+	return fmt.Sprintf("lookup_answer(%d)", uint8(l))
+}
 
 // MarshalText writes the answer's name.
 func (l LookupAnswer) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the answer's name.
+func (l *LookupAnswer) UnmarshalText(text []byte) error {
+	i := slices.Index(lookupNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("lookup answer %q: want one of %v", text, lookupNames)
+	}
+	*l = LookupAnswer(i)
+	return nil
+}
 
 // Evidence is one thing learnt about an attempt. Money always counts, whoever reports it, and whenever.
 type Evidence struct {

@@ -35,6 +35,7 @@ func NewIdentity(referencePrefix string) (Identity, error) {
 // reference, and the provider's own record answers. Later attempts are not protected by this: which number they have is
 // lost with the store. A namespace belongs to one environment of one merchant and must never change.
 func DeriveIdentity(namespace uuid.UUID, referencePrefix string, slot Slot, ordinal int) Identity {
+	slot = slot.WithDefaults()
 	id := derive(namespace, "id", slot, ordinal)
 	return Identity{ID: id, Key: derive(namespace, "key", slot, ordinal), Reference: referencePrefix + id}
 }

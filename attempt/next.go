@@ -16,8 +16,9 @@ import (
 //   - A decline is final beside sends without an answer only where the provider keeps it under the key.
 //     A rejection (401, 422 and so on) never is.
 //   - An attempt is abandoned by e.Rule only: After since the last moment a request may have left, and two lookups that
-//     found nothing, each asked later than that moment plus Lag, and Lag apart.
-//   - Ends are final. Money beside an end opens a duty, and so does a charge that differs from what was asked.
+//     found nothing but charges that failed, each asked later than that moment plus Lag, and Lag apart.
+//   - Ends are final. Money beside an end opens a duty, and so does a charge that differs from what was asked, one that
+//     turns up unfinished after an end without money, and one that the provider took back.
 func Next(a Attempt, e Evidence) (Attempt, []Duty) {
 	had := len(a.Duties)
 	a.absorb(e)
@@ -25,8 +26,11 @@ func Next(a Attempt, e Evidence) (Attempt, []Duty) {
 	if !a.Status.Final() {
 		a.fold(e)
 	}
-	a.UpdatedAt = e.At
-	return a, a.Duties[had:]
+	a.UpdatedAt = later(a.UpdatedAt, e.At)
+	if len(a.Duties) == had {
+		return a, nil
+	}
+	return a, slices.Clone(a.Duties[had:])
 }
 
 // absorb adds what the evidence says to what is known, without judging it.
@@ -35,62 +39,78 @@ func (a *Attempt) absorb(e Evidence) {
 		a.absorbSends(e)
 	}
 	for _, c := range e.Charges {
-		a.learn(c, e)
+		a.learn(c, e.At, e.KeepsAnswers)
 	}
 	if e.Kind == EvidenceLookup {
 		a.Asks++
 		if e.Answer != nil {
 			a.Answer = *e.Answer
 		}
-		if e.Lookup == LookupNone && e.Rule != nil {
-			a.learnNone(e.AskedAt, e.Rule.Lag)
+		none := e.Lookup == LookupNone || e.Lookup == LookupFound && len(a.Charges) > 0
+		if none && a.onlyFailures() && e.Rule != nil {
+			a.learnNone(e.AskedAt, e.At, e.Rule.Lag)
 		}
 	}
 }
 
 func (a *Attempt) absorbSends(e Evidence) {
 	i := slices.IndexFunc(a.Claims, func(c Claim) bool { return c.Fence == e.Fence })
-	if i < 0 {
+	if i < 0 && e.Fence <= a.Fence {
 		// This claim's end is recorded already: a write that was repeated because its answer was lost. Money counts twice
 		// without harm, everything else counted the first time.
 		for _, s := range e.Sends {
 			if s.Charge != nil {
-				a.learn(*s.Charge, e)
+				a.learnAnswered(s, e.At)
 			}
 		}
 		return
 	}
-	ended := a.Claims[i]
-	a.Claims = slices.Delete(slices.Clone(a.Claims), i, i+1)
+	// No request of a claim leaves after its deadline, however late its end is recorded.
+	until := e.At
+	if i >= 0 {
+		until = earlier(until, a.Claims[i].Until)
+		a.Claims = slices.Delete(slices.Clone(a.Claims), i, i+1)
+	} else {
+		a.Fence = e.Fence // a store that has lost the claim: what was sent under it counts all the same
+	}
 	for _, s := range e.Sends {
-		a.Sends++
-		if s.Verdict == NotSent {
-			if a.Answer.Verdict == Lost && a.Answer.StatusCode == 0 {
-				a.Answer = Answer{Verdict: NotSent, Reason: s.Reason, Detail: s.Detail}
-			}
-			continue
-		}
-		// No request of a claim leaves after its deadline, however late its end is recorded.
-		if sent := earlier(e.At, ended.Until); sent.After(a.LastSentAt) {
-			a.LastSentAt = sent
-		}
-		if s.maybeExecuted() {
-			a.MaybeSends++
-		}
-		if s.Answered() {
-			a.Answer = s.Answer
-		} else if a.Answer.Verdict == NotSent {
-			a.Answer = s.Answer
-		}
-		switch s.Verdict {
-		case Refused, Rejected:
-			a.refuse(Refusal{Verdict: s.Verdict, Kept: s.Kept && s.Verdict == Refused, Answer: s.Answer})
-		}
-		if s.Charge != nil {
-			a.learn(*s.Charge, Evidence{Kind: e.Kind, At: e.At, KeepsAnswers: s.Kept})
-		}
+		a.absorbSend(s, until, e.At)
 	}
 	a.Reason = lastReason(e.Sends, a.Reason)
+}
+
+func (a *Attempt) absorbSend(s Send, until, now time.Time) {
+	a.Sends++
+	if s.Verdict == NotSent {
+		if a.LastSentAt.IsZero() {
+			a.Answer = s.Answer
+		}
+		return
+	}
+	a.LastSentAt = later(a.LastSentAt, until)
+	if s.maybeExecuted() {
+		a.MaybeSends++
+	}
+	switch {
+	case s.Answered() || a.Answer.Verdict == NotSent:
+		a.Answer = s.Answer
+	case a.Answer.Verdict == Running:
+		// The answer "still running" allows the next send only: this one was that, and may itself have been executed.
+		a.Answer.Verdict = Lost
+	}
+	switch s.Verdict {
+	case Refused:
+		a.refuse(Refusal{Verdict: Refused, Kept: s.Kept, BySend: true, Answer: s.Answer})
+		if c, ok := a.Charge(s.ChargeID); ok && c.Status == ChargePending {
+			c.Status, c.DeclineCode = ChargeFailed, s.DeclineCode
+			a.learn(c, now, s.Kept)
+		}
+	case Rejected:
+		a.refuse(Refusal{Verdict: Rejected, Answer: s.Answer})
+	}
+	if s.Charge != nil {
+		a.learnAnswered(s, now)
+	}
 }
 
 // lastReason returns why the attempt is open, by its last real answer, or else by its last send.
@@ -114,26 +134,39 @@ func (a *Attempt) refuse(r Refusal) {
 	stronger := old.Verdict == Lost ||
 		r.Verdict == Refused && old.Verdict == Rejected ||
 		r.Verdict == old.Verdict && r.Kept && !old.Kept
+	bySend := old.BySend || r.BySend
 	if stronger {
 		a.Refusal = r
 	}
+	a.Refusal.BySend = bySend
+}
+
+// learnAnswered merges the charge that an answer to one of our sends holds.
+func (a *Attempt) learnAnswered(s Send, now time.Time) {
+	c := *s.Charge
+	c.Answered = true
+	a.learn(c, now, s.Kept)
 }
 
 // learn merges a charge into those known. What is final overrides what is not; success overrides failure, because money
 // counts always; a failure after success is a reversal.
-func (a *Attempt) learn(c Charge, e Evidence) {
+func (a *Attempt) learn(c Charge, now time.Time, kept bool) {
 	i := slices.IndexFunc(a.Charges, func(k Charge) bool { return k.ID == c.ID })
 	if i < 0 {
-		c.SeenAt = e.At
+		if c.Status == ChargePending && c.ID != "" && a.Refusal.Verdict == Refused && a.Refusal.Answer.ChargeID == c.ID {
+			return // an older view of a charge that was refused since
+		}
+		c.SeenAt = now
 		a.Charges = append(slices.Clip(a.Charges), c)
+		a.NoneAskedAt = nil // the lookups that found nothing were wrong
 	} else {
 		known := a.Charges[i]
-		switch {
-		case c.Status == ChargePending && known.Status != ChargePending:
-			return // an older view of the charge
-		case known.Status == ChargeReversed:
-			return
-		case known.Status == ChargeSucceeded && c.Status == ChargeFailed:
+		c.Answered = c.Answered || known.Answered
+		if outdated(known.Status, c.Status) {
+			known.Answered = c.Answered
+			c = known
+		}
+		if known.Status == ChargeSucceeded && c.Status == ChargeFailed {
 			c.Status = ChargeReversed
 		}
 		if !c.Amount.Valid() {
@@ -144,59 +177,92 @@ func (a *Attempt) learn(c Charge, e Evidence) {
 		a.Charges[i] = c
 	}
 	if c.Status == ChargeFailed {
-		// The failed charge accounts for one send that has no answer of its own, unless a refusal is known that may be
-		// the same charge.
-		covers := 0
-		if e.Kind != EvidenceSends && a.Refusal.Verdict == Lost {
-			covers = 1
-		}
-		a.refuse(Refusal{Verdict: Refused, Kept: e.KeepsAnswers, Covers: covers, Answer: Answer{
+		a.refuse(Refusal{Verdict: Refused, Kept: kept, Answer: Answer{
 			Verdict: Refused, Reason: ReasonDeclined, ChargeID: c.ID, DeclineCode: c.DeclineCode,
 		}})
 	}
 }
 
-// learnNone keeps the last two times at which a lookup was asked that found nothing, at least the lag apart.
-func (a *Attempt) learnNone(asked time.Time, lag time.Duration) {
-	n := len(a.NoneAskedAt)
-	if n > 0 && asked.Sub(a.NoneAskedAt[n-1]) < lag {
-		return
+// outdated tells whether a report of a charge is older than what is known of it.
+func outdated(known, told ChargeStatus) bool {
+	return known == ChargeReversed || told == ChargePending && known != ChargePending
+}
+
+// onlyFailures tells whether the provider holds nothing, as far as known, but charges that failed.
+func (a *Attempt) onlyFailures() bool {
+	return !slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.Status != ChargeFailed })
+}
+
+// learnNone keeps the last two times at which a lookup was asked that found nothing, at least the lag apart. Times that lie
+// in the future are those of a clock that has run backwards since: they prove nothing.
+func (a *Attempt) learnNone(asked, now time.Time, lag time.Duration) {
+	nones := slices.DeleteFunc(slices.Clone(a.NoneAskedAt), func(t time.Time) bool { return t.After(now) })
+	if n := len(nones); !asked.After(now) && (n == 0 || asked.After(nones[n-1]) && asked.Sub(nones[n-1]) >= lag) {
+		nones = append(nones, asked)
 	}
-	nones := append(slices.Clone(a.NoneAskedAt), asked)
 	a.NoneAskedAt = nones[max(0, len(nones)-2):]
 }
 
-// openDuties opens a duty for every charge that is not the attempt's own end.
+// openDuties opens a duty for every charge that is not the attempt's own end, and closes those that have come to nothing.
 func (a *Attempt) openDuties(now time.Time) {
+	approved := a.Status == StatusApproved
 	for _, c := range a.Charges {
-		switch {
-		case c.Status == ChargeReversed:
+		switch own := approved && c.ID == a.ChargeID; c.Status {
+		case ChargeReversed:
+			// Nothing is left to refund; whether the payer has the money twice now is for a person to see.
+			a.meet(c, now, WhyLateMoney)
+			a.meet(c, now, WhyLatePending)
 			a.owe(DutyReview, c, WhyReversed, now)
-		case c.Status != ChargeSucceeded || c.ID == a.ChargeID:
-		case a.Status == StatusApproved:
-			a.owe(DutyReview, c, WhySecondCharge, now)
-		case a.Status.Final():
-			a.owe(DutyRefund, c, WhyLateMoney, now)
-		case c.Amount != a.Amount:
-			a.owe(DutyReview, c, WhyDifferent, now)
+		case ChargeFailed:
+			a.meet(c, now, WhyLatePending)
+		case ChargePending:
+			if a.Status.Final() && !approved {
+				a.owe(DutyReview, c, WhyLatePending, now)
+			}
+		case ChargeSucceeded:
+			switch {
+			case own && c.Amount == a.Amount:
+			case own:
+				a.owe(DutyReview, c, WhyDifferent, now)
+			case approved:
+				a.owe(DutyReview, c, WhySecondCharge, now)
+			case a.Status.Final():
+				a.meet(c, now, WhyLatePending)
+				a.owe(DutyRefund, c, WhyLateMoney, now)
+			case c.Amount.Valid() && c.Amount != a.Amount:
+				a.owe(DutyReview, c, WhyDifferent, now)
+			}
 		}
 	}
 }
 
+// owe opens a duty, once for each charge and reason. Money that a person is to look at anyway is not looked at twice.
 func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
 	for _, d := range a.Duties {
-		if d.ChargeID == c.ID && d.Why == why {
+		if d.ChargeID != c.ID {
+			continue
+		}
+		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent {
 			return
 		}
 	}
 	a.Duties = append(slices.Clip(a.Duties), Duty{Kind: kind, ChargeID: c.ID, Amount: c.Amount, Why: why, OpenedAt: now})
 }
 
+// meet closes a duty that has come to nothing.
+func (a *Attempt) meet(c Charge, now time.Time, why string) {
+	i := slices.IndexFunc(a.Duties, func(d Duty) bool { return d.ChargeID == c.ID && d.Why == why && d.MetAt.IsZero() })
+	if i >= 0 {
+		a.Duties = slices.Clone(a.Duties)
+		a.Duties[i].MetAt = now
+	}
+}
+
 // fold judges all that is known of an attempt that has not ended.
 func (a *Attempt) fold(e Evidence) {
 	now := e.At
 	if c, ok := a.ownCharge(); ok {
-		if a.Status == StatusPrepared && a.Fence == 0 {
+		if a.Status == StatusPrepared {
 			a.owe(DutyReview, c, WhyNobodySent, now)
 		}
 		a.end(StatusApproved, "")
@@ -212,26 +278,21 @@ func (a *Attempt) fold(e Evidence) {
 		}
 		return
 	}
-	_, mismatch := a.mismatched()
-	pending := slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.Status == ChargePending })
+	why, held := a.held()
 	unaccounted := a.MaybeSends + len(a.Claims)
 	switch {
-	case mismatch:
-		a.stayOpen(ReasonMismatch)
-	case pending && a.NextAction() != "":
-		a.stayOpen(ReasonPayerAction)
-	case pending:
-		a.stayOpen(ReasonPending)
-	case a.Refusal.Verdict == Refused && (a.Refusal.Kept || unaccounted <= a.Refusal.Covers):
+	case held:
+		a.stayOpen(why, now)
+	case a.Refusal.Verdict == Refused && (a.Refusal.Kept || len(a.Claims) == 0 && a.MaybeSends <= a.failedAlone()):
 		a.end(StatusDeclined, a.Refusal.Answer.Reason)
 	case a.Refusal.Verdict == Rejected && unaccounted == 0:
 		a.end(StatusRejected, a.Refusal.Answer.Reason)
-	case unaccounted == 0 && a.Refusal.Verdict == Lost && len(a.Charges) == 0:
+	case a.Refusal.Verdict == Lost && unaccounted == 0:
 		a.backToPrepared(e)
 	case a.abandonable(e.Rule, now):
 		a.end(StatusAbandoned, ReasonNotFound)
 	default:
-		a.stayOpen(a.Reason)
+		a.stayOpen(a.Reason, now)
 	}
 }
 
@@ -245,14 +306,52 @@ func (a *Attempt) ownCharge() (Charge, bool) {
 	return Charge{}, false
 }
 
+// held tells whether the provider holds, or has held, a charge that keeps the attempt open, and why.
+func (a *Attempt) held() (why Reason, ok bool) {
+	if _, mismatch := a.mismatched(); mismatch {
+		return ReasonMismatch, true
+	}
+	for _, c := range a.Charges {
+		switch c.Status {
+		case ChargeReversed:
+			return ReasonReviewOwed, true
+		case ChargeSucceeded: // without an amount
+			why = ReasonUnreadable
+		case ChargePending:
+			if why == "" {
+				why = ReasonPending
+			}
+		}
+	}
+	if why == ReasonPending && a.NextAction() != "" {
+		why = ReasonPayerAction
+	}
+	return why, why != ""
+}
+
+// failedAlone counts the charges that failed and that no answer to a send speaks of: each accounts for one send without
+// an answer of its own. None does once a send was answered with a decline, because that may be the same charge.
+func (a *Attempt) failedAlone() int {
+	n := 0
+	for _, c := range a.Charges {
+		if c.Status == ChargeFailed && !c.Answered && !a.Refusal.BySend {
+			n++
+		}
+	}
+	return n
+}
+
 func (a *Attempt) end(s Status, why Reason) {
 	a.Status, a.Reason = s, why
 	a.NextCheckAt = time.Time{}
 }
 
-func (a *Attempt) stayOpen(why Reason) {
-	if why == "" {
+func (a *Attempt) stayOpen(why Reason, now time.Time) {
+	if why == "" || why == ReasonInFlight {
 		why = ReasonClaimExpired
+	}
+	if a.Status == StatusPrepared || a.NextCheckAt.IsZero() && a.AskingEndedAt.IsZero() {
+		a.NextCheckAt = now // nobody has planned a question yet
 	}
 	a.Status, a.Reason = StatusUnknown, why
 }
@@ -265,29 +364,34 @@ func (a *Attempt) backToPrepared(e Evidence) {
 	if a.Status != StatusPrepared {
 		a.Reason = ReasonNotSent
 	}
-	a.Status = StatusPrepared
+	if a.NextCheckAt.IsZero() {
+		a.NextCheckAt = e.At
+	}
+	a.Status, a.AskingEndedAt = StatusPrepared, time.Time{}
 }
 
 // abandonable holds the rule for abandoning. A claim without a recorded end counts by its deadline.
 func (a *Attempt) abandonable(r *AbandonRule, now time.Time) bool {
-	if r == nil || r.After <= 0 || len(a.Charges) > 0 {
+	if r == nil || r.After <= 0 || !a.onlyFailures() {
 		return false
 	}
 	last := a.LastPossibleSend()
-	if last.IsZero() || now.Sub(last) < r.After {
+	if last.IsZero() || now.Sub(last) < r.After || len(a.NoneAskedAt) < 2 {
 		return false
 	}
-	counted := 0
-	for _, asked := range a.NoneAskedAt {
-		if asked.Sub(last) > r.Lag {
-			counted++
-		}
-	}
-	return counted >= 2
+	first, second := a.NoneAskedAt[0], a.NoneAskedAt[1]
+	return first.Sub(last) > r.Lag && second.Sub(first) >= r.Lag && !second.After(now)
 }
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a

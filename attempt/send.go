@@ -82,7 +82,7 @@ func (s Send) maybeExecuted() bool {
 	switch s.Verdict {
 	case NotSent, Refused, Rejected:
 		return false
-	case Charged:
+	case Charged, Violated:
 		return s.Charge == nil
 	}
 	return true

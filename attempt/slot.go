@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -46,7 +47,7 @@ func (s Slot) WithDefaults() Slot {
 }
 
 // Validate reports every part that cannot name a slot: empty order, a text too long, not valid UTF-8, or with control
-// characters or outer spaces, which would make two slots of one order.
+// characters, or outer spaces or invisible characters, which would make two slots of one order.
 func (s Slot) Validate() error {
 	return errors.Join(
 		validText("order", s.Order, 1, MaxOrderLength),
@@ -54,6 +55,10 @@ func (s Slot) Validate() error {
 		validText("purpose", s.Purpose, 0, MaxPurposeLength),
 	)
 }
+
+// invisible tells whether nobody sees the character at the end of a text: spaces, and format characters such as the byte
+// order mark that stands at the beginning of some files.
+func invisible(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) }
 
 func validText(field, text string, least, most int) error {
 	if len(text) < least {
@@ -80,8 +85,8 @@ func validText(field, text string, least, most int) error {
 		}
 		i++
 	}
-	if strings.TrimSpace(text) != text {
-		return fmt.Errorf("%s: starts or ends with a space", field)
+	if strings.TrimFunc(text, invisible) != text {
+		return fmt.Errorf("%s: starts or ends with a space or an invisible character", field)
 	}
 	return nil
 }

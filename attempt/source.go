@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // MaxSourceLength bounds a payment source, in bytes.
@@ -55,7 +58,7 @@ func (s Source) Validate() error {
 		return fmt.Errorf("source: %d bytes long, want at most %d", len(text), MaxSourceLength)
 	case !s.sensitive && looksLikeCard(text):
 		return errors.New("source: looks like a card number, want a token; card details are given with attempt.Sensitive")
-	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }):
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
 		return errors.New("source: control character or invalid UTF-8")
 	}
 	return nil
@@ -129,8 +132,13 @@ func (k DigestKey) MarshalText() ([]byte, error) { return []byte(k.ID), nil }
 // Digester digests sources under the current key and recognises those digested under a former one.
 // The zero Digester has no key and takes tokens only. It is safe for concurrent use.
 type Digester struct {
-	current DigestKey
-	former  []DigestKey
+	keys []heldKey // the current one first
+}
+
+// heldKey keeps a secret where nothing that prints values by reflection can see it.
+type heldKey struct {
+	id     string
+	secret func() []byte
 }
 
 // ErrDigestKeyMissing says that a source cannot be compared or taken because a digest key is not configured.
@@ -159,18 +167,23 @@ func NewDigester(keys ...DigestKey) (Digester, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Digester{}, err
 	}
-	if len(keys) == 0 {
-		return Digester{}, nil
+	var d Digester
+	for _, k := range keys {
+		secret := slices.Clone(k.Secret)
+		d.keys = append(d.keys, heldKey{id: k.ID, secret: func() []byte { return secret }})
 	}
-	return Digester{current: keys[0], former: keys[1:]}, nil
+	return d, nil
 }
 
 // Digest digests a source under the current key. It fails with [ErrDigestKeyMissing] for a sensitive source without one.
 func (d Digester) Digest(s Source) (Digest, error) {
-	if d.current.ID == "" && s.sensitive {
+	if len(d.keys) > 0 {
+		return digestUnder(d.keys[0], s), nil
+	}
+	if s.sensitive {
 		return Digest{}, fmt.Errorf("source: sensitive details need a keyed digest: %w", ErrDigestKeyMissing)
 	}
-	return digestUnder(d.current, s), nil
+	return digestUnder(heldKey{}, s), nil
 }
 
 // Same tells whether a source is the one that was digested. known is false, and so is same, when the digest's key is not
@@ -187,36 +200,33 @@ func (d Digester) Same(stored Digest, s Source) (same, known bool) {
 }
 
 // key returns the key with that id; the empty id is the digest without a key.
-func (d Digester) key(id string) (DigestKey, bool) {
-	switch id {
-	case "":
-		return DigestKey{}, true
-	case d.current.ID:
-		return d.current, true
+func (d Digester) key(id string) (heldKey, bool) {
+	if id == "" {
+		return heldKey{}, true
 	}
-	for _, k := range d.former {
-		if k.ID == id {
+	for _, k := range d.keys {
+		if k.id == id {
 			return k, true
 		}
 	}
-	return DigestKey{}, false
+	return heldKey{}, false
 }
 
-func digestUnder(k DigestKey, s Source) Digest {
+func digestUnder(k heldKey, s Source) Digest {
 	// The kind is part of what is digested, so that a token is never taken for card details of the same spelling.
 	kind := "token\x00"
 	if s.sensitive {
 		kind = "sensitive\x00"
 	}
-	return Digest{KeyID: k.ID, Sum: digestBytes(k, kind, []byte(s.Reveal()))}
+	return Digest{KeyID: k.id, Sum: digestBytes(k, kind, []byte(s.Reveal()))}
 }
 
-func digestBytes(k DigestKey, kind string, data []byte) string {
+func digestBytes(k heldKey, kind string, data []byte) string {
 	var sum [sha256.Size]byte
-	if k.ID == "" {
+	if k.id == "" {
 		sum = sha256.Sum256(append([]byte(kind), data...))
 	} else {
-		mac := hmac.New(sha256.New, k.Secret)
+		mac := hmac.New(sha256.New, k.secret())
 		mac.Write([]byte(kind))
 		mac.Write(data)
 		mac.Sum(sum[:0])

@@ -63,53 +63,74 @@ type Decision struct {
 	Reason Reason
 }
 
-// Decide is the Do of the step. See the package's documentation of Pay for the order in which things are decided.
+// Decide is the Do of the step. It decides in this order:
+//
+//  1. An approved attempt is the answer: told to an intent of the same amount and source, [PaidError] to any other.
+//  2. An open duty of any attempt blocks the slot: nothing is sent beside money that should not be there.
+//  3. Another live attempt decides next. The same amount and source take it up again, if it may be sent; otherwise the
+//     provider is asked once, and the state that results decides. Anything else supersedes it while it is prepared; one
+//     that may have been sent is asked about once and then refuses with [ConflictError]. During a claim nobody is asked.
+//  4. An intent equal in amount and source to a declined or superseded attempt gets that one's result, unless Again names
+//     the slot's newest attempt.
+//  5. A new attempt starts.
+//
+// Before the first send after an abandonment the provider is asked once more about every abandoned attempt.
 func (s *Start) Decide(v View) ([]Write, error) {
 	s.Decision = Decision{Now: v.Now}
 	if s.ID != "" {
 		return s.withID(v)
 	}
-	if live, ok := v.Live(); ok {
-		return s.withLive(v, live)
-	}
-	for _, a := range v.Attempts {
-		if _, owed := a.OpenDuty(); owed {
-			return s.tell(a) // money is there that should not be: nothing is started beside it
-		}
-	}
-	if n := len(v.Attempts); n > 0 {
-		if stood, ok := s.answeredBefore(v.Attempts); ok {
-			return s.tell(stood)
-		}
-		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 && s.Claim > 0 && s.mayAsk() {
-			return s.ask(ask)
-		}
-	}
-	return s.begin(v, nil)
-}
-
-// withLive decides for a slot whose live attempt stands: it decides first.
-func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
-	differs := s.differs(live)
-	if live.Status == StatusApproved {
-		if differs == "" {
+	live, ok := v.Live()
+	if ok && live.Status == StatusApproved {
+		if s.differs(live) == "" {
 			return s.tell(live)
 		}
 		return s.refuse(live, &PaidError{Attempt: live})
 	}
-	if _, owed := live.OpenDuty(); owed {
-		return s.tell(live)
+	if owing, owed := owing(v); owed {
+		return s.blocked(live, owing)
 	}
-	if live.Status == StatusPrepared {
-		switch differs {
-		case "":
-			return s.takeUp(v, live)
-		default:
-			if stood, ok := s.answeredBefore(v.Attempts); ok {
-				return s.tell(stood) // an old message again: it neither charges anew nor ends what came after it
-			}
-			return s.supersede(v, live)
+	if ok {
+		return s.withLive(v, live)
+	}
+	if stood, ok := s.answeredBefore(v.Attempts); ok {
+		return s.tell(stood)
+	}
+	return s.begin(v, nil)
+}
+
+// owing returns an attempt of the slot with an open duty.
+func owing(v View) (Attempt, bool) {
+	for _, a := range v.Attempts {
+		if _, owed := a.OpenDuty(); owed {
+			return a, true
 		}
+	}
+	return Attempt{}, false
+}
+
+// blocked decides for a slot with an open duty: nothing is sent, started or ended there.
+func (s *Start) blocked(live, owing Attempt) ([]Write, error) {
+	if live.ID == "" || live.Status == StatusPrepared {
+		return s.tell(owing)
+	}
+	if differs := s.differs(live); differs != "" {
+		return s.refuse(live, &ConflictError{Attempt: live, Differs: differs})
+	}
+	return s.tell(live)
+}
+
+// withLive decides for a slot whose live attempt is open.
+func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
+	differs := s.differs(live)
+	if live.Status == StatusPrepared {
+		if differs == "" {
+			return s.takeUp(v, live)
+		}
+		if stood, ok := s.answeredBefore(v.Attempts); ok {
+			return s.tell(stood) // an old message again: it neither charges anew nor ends what came after it
+		}
+		return s.supersede(v, live)
 	}
 	if !live.ClaimedUntil(v.Now).IsZero() {
 		if differs == "" {
@@ -153,6 +174,9 @@ func (s *Start) ours(a Attempt) bool {
 // answeredBefore returns the newest attempt that has answered this very intent: declined, or superseded by another.
 // An attempt whose source cannot be compared any more is taken for the same, so that nothing is charged anew by a guess.
 func (s *Start) answeredBefore(attempts []Attempt) (Attempt, bool) {
+	if len(attempts) == 0 {
+		return Attempt{}, false
+	}
 	newest := attempts[len(attempts)-1]
 	if s.Intent.Again != "" && s.Intent.Again == newest.ID {
 		return Attempt{}, false
@@ -205,19 +229,46 @@ func (s *Start) ask(about []Attempt) ([]Write, error) {
 	return nil, nil
 }
 
+// confirm comes before a first send: if one is to follow an abandonment, the provider is asked once more about every
+// abandoned attempt. Of one at another provider, account or environment this call cannot ask: then nothing is sent.
+func (s *Start) confirm(v View, next Attempt) (decided bool) {
+	if s.Claim <= 0 {
+		return false
+	}
+	ask := s.unconfirmed(v.Attempts)
+	for _, a := range ask {
+		if !s.ours(a) {
+			about := next
+			if about.ID == "" {
+				about = a
+			}
+			_, _ = s.refuse(about, &NotPaidError{Attempt: about, Reason: ReasonNotAsked, Err: fmt.Errorf(
+				"attempt %s was abandoned at another provider, account or environment, and cannot be asked about from here", a.ID)})
+			return true
+		}
+	}
+	if len(ask) == 0 || !s.mayAsk() {
+		return false
+	}
+	_, _ = s.ask(ask)
+	return true
+}
+
 // takeUp claims a stored attempt for the caller, or leaves it as it is where the call only starts.
 func (s *Start) takeUp(v View, a Attempt) ([]Write, error) {
 	if s.Claim <= 0 {
 		return s.tell(a)
 	}
-	if a.Status == StatusPrepared && s.mayAsk() {
-		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
-			return s.ask(ask)
-		}
+	if a.Status == StatusPrepared && s.confirm(v, a) {
+		return nil, nil
 	}
 	claimed, w, err := s.claim(v.Now, a)
-	if err != nil {
-		return s.refuse(a, err)
+	switch {
+	case err == nil:
+	case a.Status == StatusPrepared:
+		return s.refuse(a, &NotPaidError{Attempt: a, Reason: ReasonNotSent, Err: err})
+	default:
+		return s.keep(a, ReasonBodyChanged, err)
 	}
 	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing = DecidedSend, claimed, true
 	return []Write{w}, nil
@@ -227,10 +278,12 @@ func (s *Start) claim(now time.Time, a Attempt) (Attempt, Write, error) {
 	before := a
 	if a.Body == nil {
 		if err := s.Render(&a); err != nil {
-			return a, Write{}, &NotPaidError{Attempt: before, Reason: ReasonNotSent, Err: err}
+			return a, Write{}, err
 		}
 	}
-	w := change(before, a.Grant(now, s.Claim, s.FirstCheck), WhatClaimed, s.Who, now, nil, nil)
+	after := a.Grant(now, s.Claim, s.FirstCheck)
+	w := change(before, after, WhatClaimed, s.Who, now, nil, nil)
+	w.Attempt.UpdatedAt = after.UpdatedAt
 	return w.Attempt, w, nil
 }
 
@@ -252,11 +305,17 @@ func (s *Start) withID(v View) ([]Write, error) {
 		}
 		return s.refuse(a, &ConflictError{Attempt: a, Differs: "source"})
 	}
+	if _, owed := owing(v); owed {
+		return s.keep(a, ReasonRefundOwed, nil)
+	}
 	if a.MaySend(s.Resend, v.Now, s.SendSpan) {
 		return s.takeUp(v, a)
 	}
 	if s.mayAsk() {
 		return s.ask([]Attempt{a})
+	}
+	if len(a.Charges) > 0 {
+		return s.tell(a) // the attempt itself says what it waits for
 	}
 	return s.keep(a, ReasonNotSendable, nil)
 }
@@ -272,11 +331,6 @@ func (s *Start) keep(a Attempt, why Reason, err error) ([]Write, error) {
 
 // supersede ends a prepared attempt that nobody has claimed and starts the intent's own, in one change of the slot.
 func (s *Start) supersede(v View, old Attempt) ([]Write, error) {
-	if s.mayAsk() && s.Claim > 0 {
-		if ask := s.unconfirmed(v.Attempts); len(ask) > 0 {
-			return s.ask(ask)
-		}
-	}
 	after := old
 	after.end(StatusAbandoned, ReasonSuperseded)
 	ended := change(old, after, WhatSuperseded, s.Who, v.Now, nil, nil)
@@ -285,6 +339,9 @@ func (s *Start) supersede(v View, old Attempt) ([]Write, error) {
 
 // begin makes the slot's next attempt, claimed at once where the call sends.
 func (s *Start) begin(v View, before []Write) ([]Write, error) {
+	if s.confirm(v, Attempt{}) {
+		return nil, nil
+	}
 	a, err := s.New(len(v.Attempts) + 1)
 	if err != nil {
 		s.Decision.Kind, s.Decision.Err = DecidedRefuse, fmt.Errorf("%w: %w; nothing was stored or sent", ErrInvalidIntent, err)
@@ -330,6 +387,7 @@ func (r *Record) Do(v View) ([]Write, error) {
 	e.At = v.Now
 	after, duties := Next(before, e)
 	w := change(before, after, WhatLearnt, r.Who, v.Now, &e, duties)
+	w.Attempt.UpdatedAt = after.UpdatedAt
 	r.Attempt, r.Duties, r.Now = w.Attempt, duties, v.Now
 	return []Write{w}, nil
 }

@@ -69,7 +69,7 @@ func (s Status) Final() bool {
 
 // moves is the map of legal moves; a test compares it with the diagram in docs/state-machine.md.
 var moves = map[Status][]Status{
-	StatusPrepared: {StatusSending, StatusUnknown, StatusApproved, StatusDeclined, StatusAbandoned},
+	StatusPrepared: {StatusSending, StatusUnknown, StatusApproved, StatusDeclined, StatusRejected, StatusAbandoned},
 	StatusSending:  {StatusPrepared, StatusUnknown, StatusApproved, StatusDeclined, StatusRejected, StatusAbandoned},
 	StatusUnknown:  {StatusPrepared, StatusSending, StatusApproved, StatusDeclined, StatusRejected, StatusAbandoned},
 }
