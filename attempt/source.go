@@ -104,7 +104,7 @@ func (d Digester) BodyDigest(keyID string, body []byte) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("digest key %q: %w", keyID, ErrDigestKeyMissing)
 	}
-	return digestBytes(k, "body\x00", body), nil
+	return digestText(k, "body\x00", body), nil
 }
 
 // Digest is what is stored of a source: enough to see that it is the same one again, useless to pay with.
@@ -218,18 +218,20 @@ func digestUnder(k heldKey, s Source) Digest {
 	if s.sensitive {
 		kind = "sensitive\x00"
 	}
-	return Digest{KeyID: k.id, Sum: digestBytes(k, kind, []byte(s.Reveal()))}
+	return Digest{KeyID: k.id, Sum: digestText(k, kind, s.Reveal())}
 }
 
-func digestBytes(k heldKey, kind string, data []byte) string {
-	var sum [sha256.Size]byte
-	if k.id == "" {
-		sum = sha256.Sum256(append([]byte(kind), data...))
-	} else {
+// digestText writes SHA-256 of kind and data in hexadecimal, or HMAC-SHA-256 where there is a key.
+func digestText[T string | []byte](k heldKey, kind string, data T) string {
+	if k.id != "" {
 		mac := hmac.New(sha256.New, k.secret())
 		mac.Write([]byte(kind))
-		mac.Write(data)
-		mac.Sum(sum[:0])
+		mac.Write([]byte(data))
+		return hex.EncodeToString(mac.Sum(nil))
 	}
-	return hex.EncodeToString(sum[:])
+	var room [512]byte // tokens and their requests are short: nothing of them leaves the stack
+	sum := sha256.Sum256(append(append(room[:0], kind...), data...))
+	var digits [2 * sha256.Size]byte
+	hex.Encode(digits[:], sum[:])
+	return string(digits[:])
 }

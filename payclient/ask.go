@@ -8,8 +8,6 @@ import (
 	"net/http/httptrace"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go"
-
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
@@ -60,24 +58,24 @@ func (c *Client) find(ctx context.Context, reference string) Lookup {
 }
 
 func (c *Client) findPages(ctx context.Context, reference string) Lookup {
-	clean := func(text string) string { return redact(text) }
+	var clean cleaner
 	l := Lookup{Answer: attempt.LookupNone}
 	cursor := ""
 	for range maxPages {
-		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor), clean: clean}
+		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor)}
 		q.run(ctx)
 		if q.err != nil {
-			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean(q.err.Error())
+			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
 			return l
 		}
 		page := c.cfg.Provider.ReadLookup(q.response)
-		l.StatusCode, l.RequestID = q.response.StatusCode, clean(page.RequestID)
+		l.StatusCode, l.RequestID = q.response.StatusCode, clean.text(page.RequestID)
 		if IsUnavailable(q.response.StatusCode) {
-			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean(page.Detail)
+			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(page.Detail)
 			return l
 		}
 		if !page.Readable {
-			l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, clean(page.Detail)
+			l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, clean.text(page.Detail)
 			return l
 		}
 		for _, d := range page.Charges {
@@ -128,29 +126,27 @@ func (c *Client) evidence(l Lookup, asked time.Time) attempt.Evidence {
 	return e
 }
 
-// asking is one question to the provider: a GET, which may be repeated whatever becomes of it.
+// asking is one question to the provider: a GET, which changes nothing whatever becomes of it.
 type asking struct {
 	client   *Client
 	request  Request
-	clean    func(string) string
 	response Response
 	err      error
-	failed   bool
 }
 
 func (q *asking) run(ctx context.Context) {
-	_, err := q.client.asker.WithContext(ctx).GetWithExecution(func(exec failsafe.Execution[*asking]) (*asking, error) {
-		q.once(exec.Context())
-		return q, nil
-	})
-	if err != nil {
+	g := q.client.guard
+	if err := g.enter(ctx); err != nil {
 		q.err = err
+		return
 	}
+	said := healthUnknown
+	defer func() { g.leave(said) }()
+	said = q.once(ctx)
 }
 
-func (q *asking) once(parent context.Context) {
+func (q *asking) once(parent context.Context) health {
 	c := q.client
-	q.err, q.failed = nil, false
 	ctx, cancel := context.WithTimeoutCause(parent, c.cfg.SendTimeout, errSendTimeout)
 	defer cancel()
 	rec := &recorder{claimUntil: time.Now().Add(time.Hour)}
@@ -167,14 +163,20 @@ func (q *asking) once(parent context.Context) {
 		q.response, err = readWhole(resp, maxLookupAnswer)
 	}
 	if err == nil {
-		q.failed = IsUnavailable(q.response.StatusCode) && q.response.StatusCode != http.StatusTooManyRequests
-		return
+		if failure := q.response.StatusCode; failure >= 500 || failure == http.StatusRequestTimeout {
+			return failing
+		}
+		return healthy
 	}
-	q.failed = parent.Err() == nil
-	if cause := context.Cause(ctx); cause != nil && parent.Err() == nil {
+	if parent.Err() != nil {
+		q.err = errors.New(redact(err.Error()))
+		return healthUnknown
+	}
+	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	q.err = errors.New(q.clean(err.Error()))
+	q.err = errors.New(redact(err.Error()))
+	return failing
 }
 
 // maxLookupAnswer bounds one page of a lookup, in bytes.

@@ -15,10 +15,10 @@ import (
 // judge turns a complete answer into the verdict of one send. What the adapter read is believed only as far as it names
 // this attempt: an approval must echo reference, amount and currency; a refusal the reference, or be the first answer on
 // its connection, where no answer to somebody else's request can arrive.
-func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, reused bool, clean func(string) string) attempt.Send {
+func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, reused bool, clean cleaner) attempt.Send {
 	s := attempt.Send{Answer: attempt.Answer{
-		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean(reply.RequestID),
-		Code: clean(reply.Code), DeclineCode: clean(reply.DeclineCode), Detail: clean(reply.Detail), Replayed: reply.Replayed,
+		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean.text(reply.RequestID),
+		Code: clean.text(reply.Code), DeclineCode: clean.text(reply.DeclineCode), Detail: clean.text(reply.Detail), Replayed: reply.Replayed,
 	}}
 	switch reply.Verdict {
 	case attempt.Charged:
@@ -39,7 +39,7 @@ func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, re
 	return s
 }
 
-func judgeCharge(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, clean func(string) string) {
+func judgeCharge(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, clean cleaner) {
 	c, differs, ok := chargeOf(reply.Charge, a.Reference, clean)
 	s.ChargeID = c.ID
 	if !ok {
@@ -87,8 +87,8 @@ func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply 
 
 // chargeOf reads a charge that the provider names. It is ours by its reference; ok is false, and differs says why, for
 // one that is not, or that lacks what a charge must have.
-func chargeOf(d ChargeData, reference string, clean func(string) string) (c attempt.Charge, differs string, ok bool) {
-	c = attempt.Charge{ID: clean(d.ID), Status: d.Status, DeclineCode: clean(d.DeclineCode), NextAction: d.NextAction}
+func chargeOf(d ChargeData, reference string, clean cleaner) (c attempt.Charge, differs string, ok bool) {
+	c = attempt.Charge{ID: clean.text(d.ID), Status: d.Status, DeclineCode: clean.text(d.DeclineCode), NextAction: d.NextAction}
 	if c.ID != d.ID {
 		return c, "charge id: not fit to be stored", false
 	}
@@ -114,8 +114,8 @@ func chargeOf(d ChargeData, reference string, clean func(string) string) (c atte
 
 // failure says what became of a request that ended without a complete answer. The error is never the evidence: the
 // recorder is. It only says why.
-func failure(ctx context.Context, cause, err error, rec *recorder, clean func(string) string) (s attempt.Send, permanent bool) {
-	s.Detail = clean(err.Error())
+func failure(ctx context.Context, cause, err error, rec *recorder, clean cleaner) (s attempt.Send, permanent bool) {
+	s.Detail = clean.text(err.Error())
 	if rec.provesNotSent() {
 		s.Verdict = attempt.NotSent
 		s.Reason = attempt.ReasonUnreachable
@@ -134,7 +134,7 @@ func failure(ctx context.Context, cause, err error, rec *recorder, clean func(st
 	switch {
 	case ctx.Err() != nil:
 		s.Reason = attempt.ReasonCancelled
-	case errors.Is(cause, errClaimOver):
+	case rec.claimOver.Load():
 		s.Reason = attempt.ReasonClaimExpired
 	case errors.Is(cause, errSendTimeout):
 		s.Reason = attempt.ReasonTimeout

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -27,8 +28,9 @@ type Client struct {
 	digester  attempt.Digester
 	resend    attempt.Resend
 	retries   int
-	executor  failsafe.Executor[*sending]
-	asker     failsafe.Executor[*asking]
+	repeat    failsafe.Executor[*sending]
+	guard     *guard
+	lastURL   atomic.Pointer[keptURL]
 
 	// pending counts outcomes that are being stored behind the back of calls that have returned.
 	pending sync.WaitGroup
@@ -56,7 +58,7 @@ func New(cfg Config) (*Client, error) {
 		idle := c.caps.IdleTimeout / 2
 		c.transport = NewTransport(TransportConfig{MaxConnections: cfg.MaxConcurrent, IdleTimeout: idle})
 	}
-	c.executor, c.asker = policies(cfg)
+	c.repeat, c.guard = repeater(), newGuard(cfg)
 	c.closing, c.giveUp = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -115,7 +117,7 @@ func (c *Client) begin() error {
 // others are refused unless nothing of it can have left); then open duties; then declines and superseded attempts of the
 // same amount and source, which are told again unless [attempt.Intent].Again asks for a new one; else a new attempt starts.
 func (c *Client) Pay(ctx context.Context, intent attempt.Intent) (Result, error) {
-	return c.pay(ctx, c.start(intent, c.claimFor()), intent.Source)
+	return c.pay(ctx, c.start(intent, c.claimFor()))
 }
 
 // Start stores an attempt as prepared and sends nothing: the first half of Pay. [Client.Send] is the other.
@@ -137,25 +139,32 @@ func (c *Client) StartTx(ctx context.Context, tx attempt.Tx, intent attempt.Inte
 func (c *Client) Send(ctx context.Context, id string, source attempt.Source) (Result, error) {
 	s := c.start(attempt.Intent{Source: source}, c.claimFor())
 	s.ID = id
-	return c.pay(ctx, s, source)
+	return c.pay(ctx, s)
 }
 
 func (c *Client) claimFor() time.Duration { return c.cfg.CallTimeout + c.cfg.RecordTimeout }
 
-func (c *Client) start(intent attempt.Intent, claim time.Duration) *attempt.Start {
-	s := &attempt.Start{
+// starting is one call's decision, and the request body that was rendered on the way to it.
+type starting struct {
+	attempt.Start
+	body   []byte // whole, with the source
+	bodyOf string // the id of the attempt it belongs to
+}
+
+func (c *Client) start(intent attempt.Intent, claim time.Duration) *starting {
+	s := &starting{Start: attempt.Start{
 		Slot: intent.Slot(), Intent: intent,
 		Provider: c.caps.Name, ProviderAccount: c.cfg.ProviderAccount, Environment: c.cfg.Environment,
 		Digester: c.digester, Resend: c.resend, CannotAsk: !c.caps.Lookup.ByReference,
 		Claim: claim, SendSpan: c.cfg.SendTimeout, FirstCheck: c.cfg.MinAge, PreparedAfter: c.cfg.PreparedAfter, Who: c.cfg.Who,
-	}
+	}}
 	s.New = func(ordinal int) (attempt.Attempt, error) { return c.newAttempt(s, ordinal) }
-	s.Render = func(a *attempt.Attempt) error { return c.render(a, intent.Source) }
+	s.Render = func(a *attempt.Attempt) error { return c.render(a, s) }
 	return s
 }
 
 // newAttempt makes the slot's next attempt. It fails where the rules for new payments forbid it.
-func (c *Client) newAttempt(s *attempt.Start, ordinal int) (attempt.Attempt, error) {
+func (c *Client) newAttempt(s *starting, ordinal int) (attempt.Attempt, error) {
 	if err := s.Intent.Validate(); err != nil {
 		return attempt.Attempt{}, err
 	}
@@ -178,23 +187,24 @@ func (c *Client) newAttempt(s *attempt.Start, ordinal int) (attempt.Attempt, err
 		Provider: s.Provider, ProviderAccount: s.ProviderAccount, Environment: s.Environment,
 	}
 	// Rendered even where the call only starts, so that what the provider cannot take is refused before it is stored.
-	if err := c.render(&a, s.Intent.Source); err != nil {
+	if err := c.render(&a, s); err != nil {
 		return attempt.Attempt{}, err
 	}
 	return a, nil
 }
 
 // render fills in the body, source left out, and the digest of it with the source.
-func (c *Client) render(a *attempt.Attempt, source attempt.Source) error {
-	body, err := c.cfg.Provider.ChargeBody(*a)
+func (c *Client) render(a *attempt.Attempt, s *starting) error {
+	stored, err := c.cfg.Provider.ChargeBody(*a)
 	if err != nil {
 		return err
 	}
-	_, digest, err := c.fill(body, a.Source, source)
+	whole, digest, err := c.fill(stored, a.Source, s.Intent.Source)
 	if err != nil {
 		return err
 	}
-	a.Body, a.BodyDigest = body, digest
+	a.Body, a.BodyDigest = stored, digest
+	s.body, s.bodyOf = whole, a.ID
 	return nil
 }
 
@@ -222,12 +232,12 @@ func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) erro
 	return r, nil
 }
 
-func startStep(s *attempt.Start) *attempt.Step {
+func startStep(s *starting) *attempt.Step {
 	return &attempt.Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
 }
 
 // checkStart holds what must be right even to look for a stored attempt: the slot, and a source to compare with.
-func (c *Client) checkStart(s *attempt.Start) error {
+func (c *Client) checkStart(s *starting) error {
 	var errs []error
 	if s.ID == "" {
 		errs = append(errs, s.Slot.Validate())
@@ -240,7 +250,7 @@ func (c *Client) checkStart(s *attempt.Start) error {
 }
 
 // pay decides, asks where a question comes first, and sends.
-func (c *Client) pay(ctx context.Context, s *attempt.Start, source attempt.Source) (Result, error) {
+func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 	if err := c.begin(); err != nil {
 		return Result{}, err
 	}
@@ -256,7 +266,7 @@ func (c *Client) pay(ctx context.Context, s *attempt.Start, source attempt.Sourc
 		d := s.Decision
 		switch d.Kind {
 		case attempt.DecidedSend:
-			return c.send(ctx, d, source, began)
+			return c.send(ctx, s, began)
 		case attempt.DecidedRefuse:
 			return c.refused(d)
 		case attempt.DecidedAsk:
@@ -311,19 +321,23 @@ func (c *Client) refused(d attempt.Decision) (Result, error) {
 }
 
 // send sends a claimed attempt, records what came of it, and asks once where that leaves it open and time is left.
-func (c *Client) send(ctx context.Context, d attempt.Decision, source attempt.Source, began time.Time) (Result, error) {
+func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Result, error) {
+	d, source := start.Decision, start.Intent.Source
 	a := d.Attempt
 	s := &sending{
-		client: c, ctx: ctx, a: &a, source: source, claimed: d.Now, began: began,
+		client: c, ctx: ctx, a: &a, source: source, clean: cleaner{source}, claimed: d.Now, began: began,
 		callUntil: began.Add(c.cfg.CallTimeout), claimUntil: began.Add(c.claimFor()),
 		key: c.headerKey(a.Key),
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.callUntil) {
 		s.callUntil = deadline
 	}
-	if err := s.prepareBody(); err != nil {
+	if start.bodyOf == a.ID {
+		s.body = start.body // rendered by this very call
+	} else if err := s.prepareBody(); err != nil {
 		s.stop(attempt.ReasonBodyChanged, err)
-	} else {
+	}
+	if s.stopErr == nil {
 		s.run()
 	}
 	after, now, err := c.recordSends(s)

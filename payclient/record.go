@@ -31,9 +31,9 @@ func (c *Client) recordSends(s *sending) (attempt.Attempt, time.Time, error) {
 // not taken the evidence by then, storing goes on behind the call until it succeeds or the client is closed.
 func (c *Client) record(ctx context.Context, rec *attempt.Record, known *attempt.Attempt, until time.Time) error {
 	// One try in the foreground, which is nearly always all that is needed.
-	tryCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
-	err := c.cfg.Store.Apply(tryCtx, rec.Step(known))
-	cancel()
+	try := &detached{parent: context.WithoutCancel(ctx), until: until}
+	err := c.cfg.Store.Apply(try, rec.Step(known))
+	try.release()
 	if err == nil {
 		c.sawRecord(ctx, &rec.Attempt, rec.Duties)
 		return nil

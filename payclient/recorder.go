@@ -16,7 +16,8 @@ type recorder struct {
 	reused atomic.Bool
 
 	claimUntil time.Time
-	cancel     context.CancelCauseFunc
+	cancel     context.CancelFunc
+	claimOver  atomic.Bool
 	trace      httptrace.ClientTrace
 }
 
@@ -30,7 +31,8 @@ func (r *recorder) watch() *httptrace.ClientTrace {
 			r.reused.Store(true)
 		}
 		if past(r.claimUntil) && r.cancel != nil {
-			r.cancel(errClaimOver)
+			r.claimOver.Store(true)
+			r.cancel()
 		}
 	}
 	return &r.trace

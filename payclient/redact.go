@@ -3,10 +3,24 @@ package payclient
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/chargeonce/chargeonce/attempt"
 )
 
 // maxDetail bounds a text of the provider's that is kept for support, in bytes.
 const maxDetail = 200
+
+// cleaner redacts the provider's texts of one exchange: what was sent in it above all.
+type cleaner struct {
+	source attempt.Source
+}
+
+func (c cleaner) text(text string) string {
+	if text == "" {
+		return ""
+	}
+	return redact(text, c.source.Reveal())
+}
 
 // redact makes a text of the provider's fit to be stored and logged: short, one line of valid UTF-8, without the secrets
 // named and without anything that could be a card number (12 digits or more in a row, spaces and hyphens aside).

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go"
 	"github.com/failsafe-go/failsafe-go/bulkhead"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 
@@ -36,6 +35,7 @@ type sending struct {
 	ctx    context.Context // the caller's
 	a      *attempt.Attempt
 	source attempt.Source
+	clean  cleaner
 	body   []byte
 	key    string // as it stands in the header
 
@@ -48,25 +48,64 @@ type sending struct {
 	logRoom [2]attempt.Send
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
-	failed  bool          // the last request counts against the provider
+	health  health        // what the last request said about the provider
 	ask     bool          // the provider's answer asks for a lookup
 	stopped attempt.Reason
 	stopErr error // why nothing (more) was sent
 }
 
-// run sends until an answer decides, nothing more may be sent, or time is over.
+// run sends until an answer decides, nothing more may be sent, or time is over. The first request goes straight to the
+// guard; only one that is to be repeated pays for the machinery of repeating.
 func (s *sending) run() {
-	_, err := s.client.executor.WithContext(s.ctx).GetWithExecution(s.attemptOnce)
-	switch {
-	case err == nil:
-	case errors.Is(err, circuitbreaker.ErrOpen):
-		s.stop(attempt.ReasonBreakerOpen, err)
-	case errors.Is(err, bulkhead.ErrFull):
-		s.stop(attempt.ReasonBusy, err)
-	case s.ctx.Err() != nil:
+	s.once()
+	if !s.again {
+		return
+	}
+	made := false
+	_, _ = s.client.repeat.WithContext(s.ctx).Get(func() (*sending, error) {
+		if made {
+			s.once()
+		}
+		made = true // the request before counts as the first
+		return s, nil
+	})
+	// What the policies return is no evidence: the log is. Only the end of the caller's patience is news.
+	if s.ctx.Err() != nil {
 		s.stop(attempt.ReasonCancelled, context.Cause(s.ctx))
-	default:
-		s.stop(attempt.ReasonNotSent, err)
+	}
+}
+
+// once makes one request under the guard. A panic in an adapter or a transport must not take the guard's permits with it,
+// and must not lose the request from the log.
+func (s *sending) once() {
+	s.again, s.health = false, healthUnknown
+	if !s.mayStart() {
+		return
+	}
+	if err := s.client.guard.enter(s.ctx); err != nil {
+		switch {
+		case errors.Is(err, circuitbreaker.ErrOpen):
+			s.stop(attempt.ReasonBreakerOpen, err)
+		case errors.Is(err, bulkhead.ErrFull):
+			s.stop(attempt.ReasonBusy, err)
+		default:
+			s.stop(attempt.ReasonCancelled, err)
+		}
+		return
+	}
+	n := len(s.log)
+	defer func() {
+		s.client.guard.leave(s.health)
+		if p := recover(); p != nil {
+			s.again = false
+			if len(s.log) == n {
+				s.log = append(s.log, attempt.Send{Answer: attempt.Answer{Reason: attempt.ReasonUnreadable, Detail: "panic while sending"}})
+			}
+			s.stop(attempt.ReasonUnreadable, fmt.Errorf("panic while sending: %s", s.clean.text(fmt.Sprint(p))))
+		}
+	}()
+	if s.mayStart() { // the guard may have kept us waiting
+		s.sendOnce()
 	}
 }
 
@@ -74,28 +113,6 @@ func (s *sending) stop(why attempt.Reason, err error) {
 	if s.stopErr == nil {
 		s.stopped, s.stopErr = why, err
 	}
-}
-
-// attemptOnce is what the policies call: one request, judged and logged before it returns. A panic in an adapter or a
-// transport must not take a permit of the policies with it, and must not lose the request from the log.
-func (s *sending) attemptOnce(exec failsafe.Execution[*sending]) (result *sending, err error) {
-	s.again, s.failed = false, false
-	if !s.mayStart() {
-		return s, nil
-	}
-	n := len(s.log)
-	defer func() {
-		if p := recover(); p != nil {
-			s.again = false
-			if len(s.log) == n {
-				s.log = append(s.log, attempt.Send{Answer: attempt.Answer{Reason: attempt.ReasonUnreadable, Detail: "panic while sending"}})
-			}
-			s.stop(attempt.ReasonUnreadable, fmt.Errorf("panic while sending: %v", s.clean(fmt.Sprint(p))))
-			result, err = s, nil
-		}
-	}()
-	s.sendOnce(exec.Context())
-	return s, nil
 }
 
 // mayStart holds what must be true at the moment before a request: the claim runs on both clocks, a third of a send's
@@ -135,19 +152,18 @@ func (s *sending) mayRepeat() bool {
 }
 
 // sendOnce makes one request from the stored bytes, reads the whole answer and logs what it says.
-func (s *sending) sendOnce(parent context.Context) {
+func (s *sending) sendOnce() {
 	c := s.client
 	started := time.Now()
 	rec := &recorder{claimUntil: s.claimUntil}
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithDeadlineCause(s.ctx, earliest(started.Add(c.cfg.SendTimeout), s.callUntil), errSendTimeout)
+	defer cancel()
 	rec.cancel = cancel
-	timer := time.AfterFunc(min(c.cfg.SendTimeout, s.callUntil.Sub(started)), func() { cancel(errSendTimeout) })
-	defer func() { timer.Stop(); cancel(nil) }()
 
 	req, err := s.request(httptrace.WithClientTrace(ctx, rec.watch()))
 	if err != nil { // refused here, before the transport was called
 		s.finish(attempt.Send{StartedAt: started.UTC(), Answer: attempt.Answer{
-			Verdict: attempt.NotSent, Reason: attempt.ReasonNotSent, Detail: s.clean(err.Error()),
+			Verdict: attempt.NotSent, Reason: attempt.ReasonNotSent, Detail: s.clean.text(err.Error()),
 		}}, true)
 		s.stop(attempt.ReasonNotSent, err)
 		return
@@ -165,8 +181,8 @@ func (s *sending) sendOnce(parent context.Context) {
 	if send.Verdict == attempt.NotSent {
 		s.stop(send.Reason, fmt.Errorf("%s", send.Detail))
 	}
-	s.failed = send.Reason != attempt.ReasonCancelled && send.Reason != attempt.ReasonClaimExpired
-	s.finish(send, permanent || !s.failed)
+	s.health = healthAfter(send.Reason)
+	s.finish(send, permanent || s.health == healthUnknown)
 }
 
 // answered reads an answer's body, which is part of the send and of its time, and judges it.
@@ -183,8 +199,8 @@ func (s *sending) answered(ctx context.Context, started time.Time, resp *http.Re
 		if send.Reason == attempt.ReasonConnectionLost || send.Reason == attempt.ReasonUnreachable {
 			send.Reason = attempt.ReasonUnreadable
 		}
-		final = send.Reason == attempt.ReasonCancelled || send.Reason == attempt.ReasonClaimExpired
-		s.failed = !final
+		s.health = healthAfter(send.Reason)
+		final = s.health == healthUnknown
 	} else {
 		hint = retryAfter(whole.Header, time.Now())
 		send, final = s.judge(whole, rec.reused.Load())
@@ -194,12 +210,21 @@ func (s *sending) answered(ctx context.Context, started time.Time, resp *http.Re
 	s.finish(send, final)
 }
 
+// healthAfter says what a request without an answer tells about the provider: nothing, if it was ended on our side.
+func healthAfter(why attempt.Reason) health {
+	if why == attempt.ReasonCancelled || why == attempt.ReasonClaimExpired {
+		return healthUnknown
+	}
+	return failing
+}
+
 // judge asks the adapter what a complete answer says and checks it. final: repeating the request cannot help.
 func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final bool) {
+	s.health = healthy
 	if whole.StatusCode >= 300 && whole.StatusCode <= 399 {
 		return attempt.Send{Answer: attempt.Answer{
 			Verdict: attempt.Violated, Reason: attempt.ReasonRedirected, StatusCode: whole.StatusCode,
-			Detail: s.clean("redirected to host " + locationHost(whole.Header.Get("Location"))),
+			Detail: s.clean.text("redirected to host " + locationHost(whole.Header.Get("Location"))),
 		}}, true
 	}
 	reply := s.client.cfg.Provider.ReadCharge(whole)
@@ -208,14 +233,18 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 	switch send.Verdict {
 	case attempt.Running:
 	case attempt.Unavailable:
-		s.failed = whole.StatusCode >= 500 || whole.StatusCode == http.StatusRequestTimeout
+		if whole.StatusCode >= 500 || whole.StatusCode == http.StatusRequestTimeout {
+			s.health = failing
+		}
 		if send.Reason == attempt.ReasonUnproven {
 			s.closeIdle() // so that the next answer is the first on its connection
 		}
 		// A failure that the provider has stored under the key comes back for ever.
 		final = reply.NoRetry || reply.Replayed
 	case attempt.Violated:
-		s.failed = send.Charge == nil
+		if send.Charge == nil {
+			s.health = failing
+		}
 		s.closeIdle() // an answer to another request may be on its way here
 		final = send.Charge != nil
 	default:
@@ -286,6 +315,7 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	req := (&http.Request{
 		Method: r.Method, URL: c.url(r.Path, r.Query), Host: c.base.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		// A kind of reader that net/http knows to be in memory: with another it would send the headers on their own first.
 		Body: io.NopCloser(bytes.NewReader(s.body)), ContentLength: int64(len(s.body)),
 	}).WithContext(ctx)
 	if name := c.caps.Key.Header; name != "" {
@@ -296,17 +326,32 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// url returns the base address with a path; the common one is parsed once.
+// url returns the base address with a path. Nearly all requests go to one and the same: it is kept, and never changed.
 func (c *Client) url(path, query string) *url.URL {
+	if kept := c.lastURL.Load(); kept != nil && query == "" && kept.path == path {
+		return kept.url
+	}
 	u := *c.base
 	u.Path = c.basePath + path
 	u.RawPath = ""
 	u.RawQuery = query
+	if query == "" {
+		c.lastURL.Store(&keptURL{path: path, url: &u})
+	}
 	return &u
 }
 
-// clean makes a text of the provider's fit to be kept: without the source that was sent, above all.
-func (s *sending) clean(text string) string { return redact(text, s.source.Reveal()) }
+type keptURL struct {
+	path string
+	url  *url.URL
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
 
 // prepareBody puts the source into the stored body and makes sure that the result is what was stored first.
 func (s *sending) prepareBody() error {
@@ -323,7 +368,7 @@ func (s *sending) prepareBody() error {
 
 // fill replaces the NUL bytes of a stored body by the source and digests the result.
 func (c *Client) fill(stored []byte, d attempt.Digest, source attempt.Source) (body []byte, digest string, err error) {
-	body = make([]byte, 0, len(stored)+64)
+	body = make([]byte, 0, len(stored)+len(source.Reveal())+16)
 	for {
 		i := bytes.IndexByte(stored, 0)
 		if i < 0 {

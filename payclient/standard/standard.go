@@ -50,6 +50,8 @@ type Config struct {
 type Provider struct {
 	cfg  Config
 	caps payclient.Capabilities
+
+	authorization []string // shared by all requests, never changed
 }
 
 var _ payclient.Provider = (*Provider)(nil)
@@ -84,7 +86,7 @@ func New(cfg Config) (*Provider, error) {
 			Retention: cfg.KeyRetention, KeepsEveryAnswer: !cfg.KeepsSuccessesOnly,
 		}
 	}
-	return &Provider{cfg: cfg, caps: caps}, nil
+	return &Provider{cfg: cfg, caps: caps, authorization: []string{"Bearer " + token}}, nil
 }
 
 // Capabilities implements [payclient.Provider].
@@ -133,7 +135,7 @@ var jsonType = []string{"application/json"}
 
 func (p *Provider) header() http.Header {
 	h := make(http.Header, 5)
-	h["Authorization"] = []string{"Bearer " + p.cfg.Token.Reveal()}
+	h["Authorization"] = p.authorization
 	h["Accept"] = acceptedTypes
 	return h
 }
