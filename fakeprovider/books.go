@@ -152,8 +152,17 @@ func (t *table[T]) len() int {
 
 // job is something the provider does later, whether or not anybody waits.
 type job struct {
-	due int64
-	run func()
+	due  int64
+	run  func()
+	flip *flip       // a change of status
+	line func() line // a waiting booking, for the ledger file
+}
+
+// flip changes a record's status.
+type flip struct {
+	kind uint8
+	n    uint32
+	to   State
 }
 
 // later queues a job. The caller holds the lock.
@@ -166,7 +175,27 @@ func (p *Provider) later(due time.Time, run func()) *job {
 	p.jobs = append(p.jobs, nil)
 	copy(p.jobs[i+1:], p.jobs[i:])
 	p.jobs[i] = j
+	p.arm(j)
 	return j
+}
+
+// arm has a job done in time although nobody asks: a ledger file is read by
+// others. Books in memory need no timer.
+func (p *Provider) arm(j *job) {
+	if p.journal != nil {
+		time.AfterFunc(time.Duration(j.due-p.config.Now().UnixNano()), p.tick)
+	}
+}
+
+func (p *Provider) tick() {
+	if !p.enter() {
+		return
+	}
+	defer p.active.Done()
+	p.mu.Lock()
+	p.settle(p.config.Now())
+	p.mu.Unlock()
+	p.journal.sync() // a failure is kept and told with every answer
 }
 
 // settle does what is due: everything that asks the books calls it first, so
@@ -181,8 +210,11 @@ func (p *Provider) settle(now time.Time) {
 }
 
 // force does one job now, whatever the clock of the books says: whoever waited
-// for it has waited long enough. The caller holds the lock.
+// for it has waited long enough.
 func (p *Provider) force(j *job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle(p.config.Now())
 	for i, other := range p.jobs {
 		if other == j {
 			p.jobs = append(p.jobs[:i:i], p.jobs[i+1:]...)

@@ -53,6 +53,10 @@ type Config struct {
 	// Orders sets up the keyless order API.
 	Orders OrdersConfig
 
+	// Script is in force from the start, and again after Reset. New panics on
+	// a Fault that ParseFault refuses, Open returns the error.
+	Script Script
+
 	// Strict, usually the test itself, makes a POST that no script covers
 	// fail aloud, naming the step that came closest; Close then also reports
 	// the steps nobody used. Nil: unscripted requests are answered normally.

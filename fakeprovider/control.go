@@ -17,10 +17,10 @@ import (
 //	  {"match":{"method":"GET"},"always":"status:503"}],
 //	 "draw":{"seed":7,"rate":0.2,"faults":["close","status:500"]}}
 type Script struct {
-	Steps []Fault   `json:"steps,omitempty"`
-	Rules []Rule    `json:"rules,omitempty"`
-	Draw  *DrawRule `json:"draw,omitempty"`
-	Clear bool      `json:"clear,omitempty"` // take every earlier fault away first
+	Steps []Fault `json:"steps,omitempty"`
+	Rules []Rule  `json:"rules,omitempty"`
+	Draw  *Draw   `json:"draw,omitempty"`
+	Clear bool    `json:"clear,omitempty"` // take every earlier fault away first
 }
 
 // Rule is one rule of a Script: steps in order, or one fault for good.
@@ -30,61 +30,71 @@ type Rule struct {
 	Always Fault   `json:"always,omitempty"`
 }
 
-// DrawRule is Draw in a Script.
-type DrawRule struct {
-	Seed   uint64  `json:"seed"`
-	Rate   float64 `json:"rate"`
-	Faults []Fault `json:"faults,omitempty"`
-	Match  Match   `json:"match"`
+// parsed is a Script that has been checked.
+type parsed struct {
+	clear bool
+	rules []parsedRule
+	draw  *Draw
+	drawn []*plan
+}
+
+type parsedRule struct {
+	match         Match
+	steps, always []*plan
+}
+
+// parse checks every fault of a script.
+func (s Script) parse() (parsed, error) {
+	var errs []error
+	plans := func(steps []Fault) []*plan {
+		var list []*plan
+		for _, f := range steps {
+			plan, err := parsePlan(f)
+			errs = append(errs, err)
+			list = append(list, plan)
+		}
+		return list
+	}
+	out := parsed{clear: s.Clear, rules: []parsedRule{{steps: plans(s.Steps)}}}
+	for _, r := range s.Rules {
+		rule := parsedRule{match: r.Match, steps: plans(r.Steps)}
+		if r.Always != "" {
+			rule.always = plans([]Fault{r.Always})
+		}
+		out.rules = append(out.rules, rule)
+	}
+	if s.Draw != nil {
+		d := *s.Draw
+		if d.Faults == nil {
+			d.Faults = DrawnFaults()
+		}
+		if !(d.Rate >= 0 && d.Rate <= 1) {
+			errs = append(errs, fmt.Errorf("draw: the rate %v is not between 0 and 1", d.Rate))
+		}
+		out.draw, out.drawn = &d, plans(d.Faults)
+	}
+	return out, errors.Join(errs...)
 }
 
 // Apply adds a script's faults. It reports every fault that ParseFault
 // refuses, and then changes nothing.
 func (p *Provider) Apply(s Script) error {
-	var errs []error
-	parse := func(steps []Fault) []*plan {
-		var plans []*plan
-		for _, f := range steps {
-			plan, err := parsePlan(f)
-			errs = append(errs, err)
-			plans = append(plans, plan)
-		}
-		return plans
-	}
-	type parsed struct {
-		match         Match
-		steps, always []*plan
-	}
-	rules := []parsed{{steps: parse(s.Steps)}}
-	for _, r := range s.Rules {
-		rule := parsed{match: r.Match, steps: parse(r.Steps)}
-		if r.Always != "" {
-			rule.always = parse([]Fault{r.Always})
-		}
-		rules = append(rules, rule)
-	}
-	var draw Draw
-	var drawn []*plan
-	if s.Draw != nil {
-		draw = Draw(*s.Draw)
-		if draw.Faults == nil {
-			draw.Faults = DrawnFaults()
-		}
-		if draw.Rate < 0 || draw.Rate > 1 {
-			errs = append(errs, fmt.Errorf("draw: the rate %v is not between 0 and 1", draw.Rate))
-		}
-		drawn = parse(draw.Faults)
-	}
-	if err := errors.Join(errs...); err != nil {
+	checked, err := s.parse()
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.Clear {
+	p.apply(checked)
+	return nil
+}
+
+// apply adds a checked script. The caller holds the lock.
+func (p *Provider) apply(s parsed) {
+	if s.clear {
 		p.script.clear()
-		p.rescript()
 	}
-	for _, r := range rules {
+	for _, r := range s.rules {
 		if len(r.steps) > 0 {
 			p.addRule(r.match, r.steps)
 		}
@@ -92,10 +102,10 @@ func (p *Provider) Apply(s Script) error {
 			p.setAlways(r.match, r.always)
 		}
 	}
-	if s.Draw != nil {
-		p.setDraw(draw, drawn)
+	if s.draw != nil {
+		p.setDraw(*s.draw, s.drawn)
 	}
-	return nil
+	p.rescript()
 }
 
 // control serves the control endpoints, which are for tests and no part of

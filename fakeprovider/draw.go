@@ -10,13 +10,13 @@ import (
 // order in which requests of different keys arrive. A request without a key
 // is known by its reference, else by its body.
 type Draw struct {
-	Seed uint64
+	Seed uint64 `json:"seed"`
 	// Rate is the share of requests that get a fault, 0 to 1.
-	Rate float64
+	Rate float64 `json:"rate"`
 	// Faults to draw from, each as likely as the others. Nil: DrawnFaults.
-	Faults []Fault
+	Faults []Fault `json:"faults,omitempty"`
 	// Match says which requests take part. Zero: any POST.
-	Match Match
+	Match Match `json:"match"`
 }
 
 // DrawnFaults are what Draw uses unless told otherwise: requests lost before

@@ -114,13 +114,16 @@ type exchange struct {
 	log   *logged
 	now   time.Time
 
-	wait   time.Duration // before the answer, or what stands in its place
-	slow   time.Duration
-	end    end
-	job    *job   // books later and sets ans
-	ans    answer // valid after finish
-	keeps  bool   // this exchange owns the key's answer
-	number uint64 // of the request, for its id
+	wait       time.Duration // before the answer, or what stands in its place
+	slow       time.Duration
+	end        end
+	job        *job      // books later and sets ans
+	ans        answer    // valid after finish
+	booked     []entered // what was written into the books
+	firstOrder uint32    // the first order placed, 0 for none
+	touched    bool      // the key was changed although its answer is another's
+	keeps      bool      // this exchange owns the key's answer
+	number     uint64    // of the request, for its id
 
 }
 
@@ -177,7 +180,7 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 	if x.end == endCrash && x.entry != 0 {
 		e := p.keys.list.at(x.entry)
 		e.state, e.print, e.end = keyLocked, x.print, x.now.Add(p.config.LockTimeout).UnixNano()
-		x.keeps = false
+		x.keeps, x.touched = false, true
 	}
 	if x.job == nil {
 		x.conclude()
@@ -189,10 +192,10 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 // without a status means that there is none, as after a Reset.
 func (x *exchange) finish() answer {
 	if x.job != nil {
-		x.p.mu.Lock()
-		defer x.p.mu.Unlock()
-		x.p.settle(x.p.config.Now())
 		x.p.force(x.job)
+	}
+	if err := x.p.journal.sync(); err != nil {
+		return problem(prob{500, "ledger_failed", "The ledger could not be written"}, detail(err.Error()))
 	}
 	return x.ans
 }
@@ -219,8 +222,10 @@ func (x *exchange) conclude() {
 			e.state = keySeen
 		case pin && (x.keeps || e.state == keySeen):
 			e.state, e.print, e.end = keyDone, x.print, x.now.Add(x.wait).UnixNano()
+			x.touched = true
 			p.keys.answers[x.entry] = x.ans
 		}
 	}
 	p.log.answered(x)
+	p.journal.concluded(x)
 }

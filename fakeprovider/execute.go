@@ -76,34 +76,74 @@ func (x *exchange) create(kind uint8) answer {
 		return answer{}
 	}
 	x.keeps = x.entry != 0
+	b := x.booking(kind, &w, v)
+	x.wait = x.plan.bookAfter + x.slow
 	if x.plan.bookAfter > 0 {
-		return x.createLater(kind, w, v)
+		x.bookLater(b)
+		return answer{}
 	}
-	x.wait = x.slow
-	return x.book(kind, &w, v, x.now)
+	return x.book(b, x.now)
 }
 
-// createLater locks the key and books when the time has come, whether or not
+// booking is a charge or refund that is decided and not yet in the books.
+type booking struct {
+	kind      uint8
+	record    record // without its time
+	twice     bool
+	hide      time.Duration
+	flipTo    State
+	flipAfter time.Duration
+	loseFirst bool
+	later     uint64 // names it in the ledger file while it waits
+}
+
+func (x *exchange) booking(kind uint8, w *wanted, v verdict) booking {
+	p, plan := x.p, x.plan
+	r := record{
+		text:   w.reference + w.source + w.description,
+		refLen: uint16(len(w.reference)), srcLen: uint16(len(w.source)),
+		amount: w.amount, currency: w.currency, parent: w.charge, client: p.client(x.in.client),
+		code: p.declineCode(v.code), state: v.state.compact(), first: v.state.compact(), action: v.action,
+	}
+	if plan.bookAmount != 0 {
+		r.amount = plan.bookAmount
+	}
+	if plan.bookCurrency != "" {
+		copy(r.currency[:], plan.bookCurrency)
+	}
+	return booking{kind, r, plan.twice, plan.hide, v.flipTo, v.flipAfter, v.loseFirst, 0}
+}
+
+// bookLater locks the key and books when the time has come, whether or not
 // the client still waits.
-func (x *exchange) createLater(kind uint8, w wanted, v verdict) answer {
+func (x *exchange) bookLater(b booking) {
+	p := x.p
 	due := x.now.Add(x.plan.bookAfter)
 	if x.entry != 0 {
-		e := x.p.keys.list.at(x.entry)
+		e := p.keys.list.at(x.entry)
 		e.state, e.print = keyLocked, x.print
-		e.end = due.Add(x.p.config.LockTimeout).UnixNano()
+		e.end = due.Add(p.config.LockTimeout).UnixNano()
 	}
-	if kind == kindRefund {
-		x.p.reserved[w.charge] += w.amount
-	}
-	x.wait = x.plan.bookAfter + x.slow
-	x.job = x.p.later(due, func() {
-		if kind == kindRefund {
-			x.p.reserved[w.charge] -= w.amount
-		}
-		x.ans = x.book(kind, &w, v, due)
+	b.later = p.journal.accepted(x, &b, due)
+	p.bookAt(x, b, due)
+}
+
+// bookAt queues a booking.
+func (p *Provider) bookAt(x *exchange, b booking, due time.Time) {
+	p.reserve(&b, 1)
+	x.job = p.later(due, func() {
+		p.reserve(&b, -1)
+		x.ans = x.book(b, due)
 		x.conclude()
 	})
-	return answer{}
+	x.job.line = func() line { return x.acceptedLine(&b, due) }
+}
+
+// reserve counts a refund that waits to be booked as taken from its charge.
+func (p *Provider) reserve(b *booking, sign int64) {
+	if b.kind == kindRefund {
+		p.reserved[b.record.parent] += sign * b.record.amount
+	}
 }
 
 // replay answers from what the key holds. The second result is false for a
@@ -142,51 +182,58 @@ func (x *exchange) replay() (answer, bool) {
 }
 
 // book writes a charge or refund into the books and returns the answer to it.
-func (x *exchange) book(kind uint8, w *wanted, v verdict, at time.Time) answer {
-	p, plan := x.p, x.plan
-	r := record{
-		text:   w.reference + w.source + w.description,
-		refLen: uint16(len(w.reference)), srcLen: uint16(len(w.source)),
-		amount: w.amount, currency: w.currency, parent: w.charge,
-		booked: at.UnixNano(), client: p.client(x.in.client),
-		code: p.declineCode(v.code), state: v.state.compact(), first: v.state.compact(), action: v.action,
-	}
-	if plan.bookAmount != 0 {
-		r.amount = plan.bookAmount
-	}
-	if plan.bookCurrency != "" {
-		copy(r.currency[:], plan.bookCurrency)
-	}
-	shelf := p.shelf(kind)
-	first := true
-	if v.loseFirst {
-		shelf.each(p.seed, r.client, w.reference, func(uint32, *record) { first = false })
+func (x *exchange) book(b booking, at time.Time) answer {
+	p := x.p
+	if b.loseFirst {
+		first := true
+		p.charges.each(p.seed, b.record.client, b.record.reference(), func(uint32, *record) { first = false })
 		if first {
 			x.end = endClose
 		}
 	}
-	n := shelf.add(p.seed, r)
-	if plan.twice {
-		shelf.add(p.seed, r)
-	}
-	if kind == kindRefund {
-		p.refundsOf[w.charge] = append(p.refundsOf[w.charge], n)
-	}
-	if plan.hide > 0 {
-		if shelf.hidden == nil {
-			shelf.hidden = map[uint32]int64{}
-		}
-		shelf.hidden[n] = at.Add(plan.hide).UnixNano()
-	}
-	if v.flipTo != "" {
-		p.later(at.Add(v.flipAfter), func() { shelf.list.at(n).state = v.flipTo.compact() })
-	}
+	n := p.enterBooking(&b, at)
 	if x.keeps {
 		e := p.keys.list.at(x.entry)
-		e.state, e.print, e.kind, e.record = keyDone, x.print, kind, n
+		e.state, e.print, e.kind, e.record = keyDone, x.print, b.kind, n
 		e.end = at.Add(x.slow).UnixNano()
 	}
-	return p.firstAnswer(kind, n)
+	x.booked = append(x.booked, entered{b, n, at})
+	return p.firstAnswer(b.kind, n)
+}
+
+// entered is a booking that is in the books.
+type entered struct {
+	booking
+	n  uint32
+	at time.Time
+}
+
+// enterBooking puts a booking into the books and returns its number.
+func (p *Provider) enterBooking(b *booking, at time.Time) uint32 {
+	r := b.record
+	r.booked = at.UnixNano()
+	shelf := p.shelf(b.kind)
+	n := shelf.add(p.seed, r)
+	numbers := []uint32{n}
+	if b.twice {
+		numbers = append(numbers, shelf.add(p.seed, r))
+	}
+	for _, n := range numbers {
+		if b.hide > 0 {
+			if shelf.hidden == nil {
+				shelf.hidden = map[uint32]int64{}
+			}
+			shelf.hidden[n] = at.Add(b.hide).UnixNano()
+		}
+		if b.kind == kindRefund {
+			p.refundsOf[r.parent] = append(p.refundsOf[r.parent], n)
+		}
+	}
+	if to := b.flipTo; to != "" {
+		j := p.later(at.Add(b.flipAfter), func() { shelf.list.at(n).state = to.compact() })
+		j.flip = &flip{b.kind, n, to}
+	}
+	return n
 }
 
 func (p *Provider) shelf(kind uint8) *shelf {

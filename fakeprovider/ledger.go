@@ -143,16 +143,25 @@ func (p *Provider) Settle(id string, to State) error {
 	if _, err := parseState(string(to)); err != nil {
 		return fmt.Errorf("settle %s: %w", id, err)
 	}
+	if !p.setState(id, to) {
+		return fmt.Errorf("settle %s: there is no such charge or refund", id)
+	}
+	return p.journal.sync()
+}
+
+func (p *Provider) setState(id string, to State) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settle(p.config.Now())
-	for _, s := range []*shelf{&p.charges, &p.refunds} {
+	now := p.config.Now()
+	p.settle(now)
+	for kind, s := range []*shelf{&p.charges, &p.refunds} {
 		if n := s.number(id); n != 0 {
 			s.list.at(n).state = to.compact()
-			return nil
+			p.journal.append(true, line{T: "state", Kind: kindNames[kind], N: n, At: now.UnixNano(), State: to})
+			return true
 		}
 	}
-	return fmt.Errorf("settle %s: there is no such charge or refund", id)
+	return false
 }
 
 func wantedBy(references []string, reference string) bool {
@@ -201,12 +210,17 @@ func (p *Provider) listRefunds(references []string) []Refund {
 func (p *Provider) listOrders(references []string) []Order {
 	var list []Order
 	for n := uint32(1); int(n) <= p.orders.list.len(); n++ {
-		if o := p.orders.list.at(n); wantedBy(references, o.reference) {
-			list = append(list, Order{
-				Number: int(n), Client: p.names[o.client], Service: o.service, Quantity: o.quantity, Link: o.link,
-				Reference: o.reference, Cost: o.cost, Created: unix(o.booked),
-			})
+		if wantedBy(references, p.orders.list.at(n).reference) {
+			list = append(list, p.publicOrder(n))
 		}
 	}
 	return list
+}
+
+func (p *Provider) publicOrder(n uint32) Order {
+	o := p.orders.list.at(n)
+	return Order{
+		Number: int(n), Client: p.names[o.client], Service: o.service, Quantity: o.quantity, Link: o.link,
+		Reference: o.reference, Cost: o.cost, Created: unix(o.booked),
+	}
 }

@@ -58,13 +58,19 @@ func (l *requestLog) add(x *exchange) *logged {
 	if x.plan.fault != Answer {
 		r.Fault = x.plan.fault
 	}
-	if len(l.ring) < l.keep {
+	l.keepLine(r)
+	return r
+}
+
+func (l *requestLog) keepLine(r *logged) {
+	switch {
+	case l.keep == 0:
+	case len(l.ring) < l.keep:
 		l.ring = append(l.ring, r)
-	} else {
+	default:
 		l.ring[l.start] = r
 		l.start = (l.start + 1) % l.keep
 	}
-	return r
 }
 
 // answered completes the request's line.

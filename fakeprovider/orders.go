@@ -105,6 +105,7 @@ func (x *exchange) bulk() answer {
 func (x *exchange) placeOrders(lines [][]member, join func([][]byte) []byte) answer {
 	run := func(at time.Time) answer {
 		results := make([][]byte, len(lines))
+		x.firstOrder = uint32(x.p.orders.list.len()) + 1
 		for i, line := range lines {
 			results[i] = x.placeOrder(line, at)
 		}

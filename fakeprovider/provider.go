@@ -24,6 +24,7 @@ type Provider struct {
 	busy     atomic.Bool // a fault may apply: ask the script
 	pool     pool        // of RoundTrip
 	dialer   dialer
+	journal  *journal // nil in memory; set before anybody knows the provider
 	currency map[[3]byte]bool
 
 	mu        sync.Mutex // guards everything below
@@ -56,7 +57,10 @@ func New(c Config) *Provider {
 	p.dialer.provider = p
 	p.clear()
 	p.script.strict = p.config.Strict != nil
-	p.busy.Store(p.script.active())
+	p.rescript()
+	if err := p.Apply(p.config.Script); err != nil {
+		panic("fakeprovider: Config.Script: " + err.Error())
+	}
 	return p
 }
 
@@ -77,15 +81,16 @@ func (p *Provider) clear() {
 	p.log = requestLog{keep: p.config.RecordRequests}
 }
 
-// Reset empties the books and forgets every key, request and scripted fault.
-// A ledger file is emptied too.
+// Reset empties the books and forgets every key, request and fault but those
+// of Config.Script, which start anew. A ledger file is emptied too.
 func (p *Provider) Reset() error {
+	start, err := p.config.Script.parse()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
 	p.script.clear()
-	p.busy.Store(p.script.active())
-	return nil
+	p.apply(start)
+	return errors.Join(err, p.journal.reset())
 }
 
 // Close ends what still waits: hanging requests, in-memory connections and
@@ -112,7 +117,7 @@ func (p *Provider) Close() error {
 	}
 	err := p.dialer.close()
 	p.active.Wait()
-	return err
+	return errors.Join(err, p.journal.close())
 }
 
 var errClosed = errors.New("fakeprovider: provider is closed")

@@ -1,0 +1,425 @@
+package fakeprovider
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// ErrInUse is returned by Open when another provider has the ledger file.
+var ErrInUse = errors.New("the ledger file is in use by another fake provider")
+
+// Open returns a provider whose books are kept in a file and survive a
+// restart, kill -9 included: a charge is on disk before it is answered, a
+// line that was being written when the process died is dropped, and what was
+// accepted and not yet due (fault "book-after") is booked when its time has
+// come. Faults are not kept. Only one provider may have a file; a second one
+// gets ErrInUse. Close releases it.
+func Open(file string, c Config) (*Provider, error) {
+	if _, err := c.Script.parse(); err != nil {
+		return nil, err
+	}
+	p := New(c)
+	j, err := openJournal(file, p)
+	if err != nil {
+		return nil, fmt.Errorf("fake provider's ledger %s: %w", file, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.journal = j
+	for _, waiting := range p.jobs {
+		p.arm(waiting)
+	}
+	return p, nil
+}
+
+// journal is an append-only file of JSON lines. Lines are written under the
+// provider's lock; a nil journal keeps nothing.
+type journal struct {
+	path  string
+	lock  io.Closer
+	file  *os.File
+	later uint64 // last name of a waiting booking
+
+	mu      sync.Mutex // guards the fields below
+	written uint64     // lines that must be on disk before anybody is answered
+	synced  uint64
+	failed  error
+
+	syncing sync.Mutex // one fsync at a time
+}
+
+// line is one line of the file; t says which fields count.
+type line struct {
+	T        string       `json:"t"` // booked, accepted, order, key, state, request, count
+	Kind     string       `json:"kind,omitempty"`
+	N        uint32       `json:"n,omitempty"`
+	Later    uint64       `json:"later,omitempty"`
+	At       int64        `json:"at,omitempty"` // Unix nanoseconds: booked, or due
+	Client   string       `json:"client,omitempty"`
+	State    State        `json:"status,omitempty"`
+	First    State        `json:"first_status,omitempty"`
+	Amount   int64        `json:"amount,omitempty"`
+	Currency string       `json:"currency,omitempty"`
+	Ref      string       `json:"merchant_reference,omitempty"`
+	Source   string       `json:"source,omitempty"`
+	Text     string       `json:"description,omitempty"`
+	Code     string       `json:"decline_code,omitempty"`
+	Parent   uint32       `json:"charge,omitempty"`
+	Action   bool         `json:"action,omitempty"`
+	Twice    bool         `json:"twice,omitempty"`
+	Hide     int64        `json:"hide,omitempty"` // nanoseconds
+	FlipTo   State        `json:"flip_to,omitempty"`
+	FlipIn   int64        `json:"flip_after,omitempty"` // nanoseconds
+	Slow     int64        `json:"slow,omitempty"`       // nanoseconds
+	Key      *keyLine     `json:"key,omitempty"`
+	Order    *orderLine   `json:"order,omitempty"`
+	Request  *Request     `json:"request,omitempty"`
+	Count    *counterLine `json:"count,omitempty"`
+}
+
+type keyLine struct {
+	Client string      `json:"client"`
+	Key    string      `json:"key"`
+	Print  string      `json:"print,omitempty"` // hex
+	State  uint8       `json:"state"`
+	End    int64       `json:"end,omitempty"`
+	Kind   string      `json:"kind,omitempty"`
+	Record uint32      `json:"record,omitempty"`
+	Answer *answerLine `json:"answer,omitempty"`
+}
+
+type answerLine struct {
+	Status int         `json:"status"`
+	Type   string      `json:"type,omitempty"`
+	Body   []byte      `json:"body,omitempty"`
+	Header [][2]string `json:"header,omitempty"`
+}
+
+type orderLine struct {
+	Order
+	Visible int64 `json:"visible,omitempty"`
+}
+
+type counterLine struct {
+	Requests int `json:"requests"`
+	Keys     int `json:"keys"`
+}
+
+var kindNames = [...]string{kindCharge: "charge", kindRefund: "refund"}
+
+func kindOf(name string) (uint8, error) {
+	for k, n := range kindNames {
+		if n == name {
+			return uint8(k), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown kind %q", name)
+}
+
+// openJournal locks the file, reads it into p, and makes it ready to append.
+func openJournal(path string, p *Provider) (_ *journal, err error) {
+	lock, err := lockFile(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Close())
+		}
+	}()
+	lines, good, torn, err := readLines(path)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{path: path, lock: lock}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.restore(lines, j); err != nil {
+		return nil, err
+	}
+	live := p.snapshot()
+	if len(lines) > 2*len(live)+1000 {
+		if err := replaceFile(path, live); err != nil {
+			return nil, err
+		}
+	} else if torn {
+		if err := os.Truncate(path, good); err != nil {
+			return nil, err
+		}
+	}
+	_, statErr := os.Stat(path)
+	j.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if errors.Is(statErr, os.ErrNotExist) {
+		err = syncDir(path)
+	}
+	return j, err
+}
+
+// readLines returns the lines of the file, how many bytes they take, and
+// whether a torn last line follows them.
+func readLines(path string) (lines []line, good int64, torn bool, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, false, nil
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<16)
+	for number := 1; ; number++ {
+		b, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			return lines, good, len(b) > 0, nil
+		}
+		if err != nil {
+			return nil, 0, false, err
+		}
+		var l line
+		if err := json.Unmarshal(b, &l); err != nil {
+			if _, more := r.Peek(1); more == io.EOF {
+				return lines, good, true, nil
+			}
+			return nil, 0, false, fmt.Errorf("line %d is damaged: %w", number, err)
+		}
+		lines = append(lines, l)
+		good += int64(len(b))
+	}
+}
+
+// replaceFile writes the lines beside the file and puts them in its place.
+func replaceFile(path string, lines []line) error {
+	var b bytes.Buffer
+	for i := range lines {
+		if err := encodeLine(&b, &lines[i]); err != nil {
+			return err
+		}
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(b.Bytes())
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return syncDir(path)
+}
+
+func encodeLine(b *bytes.Buffer, l *line) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	b.Write(data)
+	b.WriteByte('\n')
+	return nil
+}
+
+// append writes lines. With must they have to be on disk before the next
+// answer leaves. The caller holds the provider's lock.
+func (j *journal) append(must bool, lines ...line) {
+	if j == nil || len(lines) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	var err error
+	for i := range lines {
+		err = errors.Join(err, encodeLine(&b, &lines[i]))
+	}
+	if err == nil {
+		_, err = j.file.Write(b.Bytes())
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if must {
+		j.written++
+	}
+	if err != nil && j.failed == nil {
+		j.failed = err
+	}
+}
+
+// sync returns when all that has to be on disk is there. Callers that come
+// while another one syncs share the next sync.
+func (j *journal) sync() error {
+	if j == nil {
+		return nil
+	}
+	state := func() (written, synced uint64, failed error) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.written, j.synced, j.failed
+	}
+	want, synced, err := state()
+	if err != nil || synced >= want {
+		return err
+	}
+	j.syncing.Lock()
+	defer j.syncing.Unlock()
+	upTo, synced, err := state()
+	if err != nil || synced >= want {
+		return err
+	}
+	err = j.file.Sync()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil && j.failed == nil {
+		j.failed = err
+	}
+	j.synced = max(j.synced, upTo)
+	return j.failed
+}
+
+func (j *journal) close() error {
+	if j == nil {
+		return nil
+	}
+	return errors.Join(j.sync(), j.file.Close(), j.lock.Close())
+}
+
+// reset empties the file. The caller holds the provider's lock.
+func (j *journal) reset() error {
+	if j == nil {
+		return nil
+	}
+	return errors.Join(j.file.Truncate(0), j.file.Sync())
+}
+
+// accepted notes a booking that waits for its time and returns its name.
+func (j *journal) accepted(x *exchange, b *booking, due time.Time) uint64 {
+	if j == nil {
+		return 0
+	}
+	j.later++
+	b.later = j.later
+	j.append(true, x.acceptedLine(b, due))
+	return j.later
+}
+
+func (x *exchange) acceptedLine(b *booking, due time.Time) line {
+	l := x.p.bookingLine("accepted", b, due.UnixNano())
+	l.Later, l.Slow = b.later, int64(x.slow)
+	l.Key = x.p.keyLine(x.entry)
+	return l
+}
+
+// concluded notes what an exchange changed.
+func (j *journal) concluded(x *exchange) {
+	if j == nil {
+		return
+	}
+	p := x.p
+	var lines []line
+	for _, e := range x.booked {
+		l := p.bookingLine("booked", &e.booking, e.at.UnixNano())
+		l.N, l.Later = e.n, e.later
+		lines = append(lines, l)
+	}
+	if x.entry != 0 && (x.keeps || len(lines) > 0 || x.touched) {
+		lines = append(lines, line{T: "key", Key: p.keyLine(x.entry)})
+	}
+	for n := x.firstOrder; n != 0 && int(n) <= p.orders.list.len(); n++ {
+		lines = append(lines, line{T: "order", Order: p.orderLine(n)})
+	}
+	must := len(lines) > 0
+	if x.log != nil {
+		r := x.log.Request
+		lines = append(lines, line{T: "request", Request: &r})
+	}
+	j.append(must, lines...)
+}
+
+func (p *Provider) bookingLine(t string, b *booking, at int64) line {
+	r := &b.record
+	return line{
+		T: t, Kind: kindNames[b.kind], At: at, Client: p.names[r.client],
+		State: states[r.state], First: states[r.first], Amount: r.amount, Currency: string(r.currency[:]),
+		Ref: r.reference(), Source: r.source(), Text: r.description(), Code: p.codes[r.code],
+		Parent: r.parent, Action: r.action, Twice: b.twice, Hide: int64(b.hide),
+		FlipTo: b.flipTo, FlipIn: int64(b.flipAfter),
+	}
+}
+
+func (p *Provider) keyLine(n uint32) *keyLine {
+	if n == 0 {
+		return nil
+	}
+	e := p.keys.list.at(n)
+	k := &keyLine{
+		Client: p.names[e.client], Key: e.key, Print: hex.EncodeToString(e.print[:]),
+		State: e.state, End: e.end, Kind: kindNames[e.kind], Record: e.record,
+	}
+	if a, ok := p.keys.answers[n]; ok {
+		k.Answer = &answerLine{Status: a.status, Type: a.ctype, Body: a.body}
+		for _, h := range a.header {
+			k.Answer.Header = append(k.Answer.Header, [2]string{h.name, h.value})
+		}
+	}
+	return k
+}
+
+func (p *Provider) orderLine(n uint32) *orderLine {
+	o := p.orders.list.at(n)
+	return &orderLine{p.publicOrder(n), o.visible}
+}
+
+// snapshot says the whole state in as few lines as possible. The caller holds
+// the lock.
+func (p *Provider) snapshot() []line {
+	var lines []line
+	flips := map[flip]*job{}
+	for _, j := range p.jobs {
+		if j.flip != nil {
+			flips[flip{kind: j.flip.kind, n: j.flip.n}] = j
+		}
+	}
+	for kind, s := range []*shelf{&p.charges, &p.refunds} {
+		for n := uint32(1); int(n) <= s.list.len(); n++ {
+			r := *s.list.at(n)
+			b := booking{kind: uint8(kind), record: r}
+			if until, ok := s.hidden[n]; ok {
+				b.hide = time.Duration(until - r.booked)
+			}
+			if j := flips[flip{kind: uint8(kind), n: n}]; j != nil {
+				b.flipTo, b.flipAfter = j.flip.to, time.Duration(j.due-r.booked)
+			}
+			l := p.bookingLine("booked", &b, r.booked)
+			l.N = n
+			lines = append(lines, l)
+		}
+	}
+	for n := uint32(1); int(n) <= p.orders.list.len(); n++ {
+		lines = append(lines, line{T: "order", Order: p.orderLine(n)})
+	}
+	for n := uint32(1); int(n) <= p.keys.list.len(); n++ {
+		if p.keys.list.at(n).state != keyFree {
+			lines = append(lines, line{T: "key", Key: p.keyLine(n)})
+		}
+	}
+	for _, j := range p.jobs {
+		if j.line != nil {
+			lines = append(lines, j.line())
+		}
+	}
+	for _, r := range p.log.snapshot() {
+		lines = append(lines, line{T: "request", Request: &r})
+	}
+	return append(lines, line{T: "count", Count: &counterLine{p.log.total, p.keys.distinct}})
+}
