@@ -393,6 +393,7 @@ func (c *Client) fill(stored []byte, d attempt.Digest, source attempt.Source) (b
 // errUnframed: without a length or chunks a cut answer looks like a whole one.
 var (
 	errUnframed = errors.New("the answer has no explicit length: it may have been cut")
+	errEncoded  = errors.New("the answer has a content encoding, which was not asked for")
 	errTooLong  = errors.New("the answer is longer than allowed")
 )
 
@@ -406,9 +407,13 @@ func readWhole(resp *http.Response, most int64) (Response, error) {
 	if resp.ContentLength > most {
 		return Response{}, errTooLong
 	}
-	chunked := slices.Contains(resp.TransferEncoding, "chunked")
-	if resp.ContentLength < 0 && !chunked && resp.ProtoMajor < 2 {
+	// Only HTTP/2 that was negotiated frames an answer by itself: a status line may claim any version.
+	negotiated := resp.ProtoMajor == 2 && resp.TLS != nil && resp.TLS.NegotiatedProtocol == "h2"
+	if resp.ContentLength < 0 && !slices.Contains(resp.TransferEncoding, "chunked") && !negotiated {
 		return Response{}, errUnframed
+	}
+	if slices.ContainsFunc(resp.Header["Content-Encoding"], func(e string) bool { return !strings.EqualFold(e, "identity") }) {
+		return Response{}, errEncoded
 	}
 	var body []byte
 	var err error
