@@ -7,8 +7,10 @@
 package standard
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -162,7 +164,11 @@ type charge struct {
 	NextAction  *struct {
 		URL string `json:"url"`
 	} `json:"next_action"`
+	Created ignored        `json:"created"`
+	Others  jsontext.Value `json:",embed"`
 }
+
+var chargeNames = []string{"id", "status", "amount", "currency", "merchant_reference", "decline_code", "next_action", "created"}
 
 // problem is the API's error object: problem details with members of its own (RFC 9457 section 3.2).
 type problem struct {
@@ -172,7 +178,17 @@ type problem struct {
 	Code        string `json:"code"`
 	DeclineCode string `json:"decline_code"`
 	Reference   string `json:"merchant_reference"`
+
+	Others jsontext.Value `json:",embed"`
 }
+
+var problemNames = []string{"type", "title", "detail", "code", "decline_code", "merchant_reference"}
+
+// ignored is a member that the API has and nobody needs.
+type ignored struct{}
+
+// UnmarshalJSONFrom skips the value.
+func (*ignored) UnmarshalJSONFrom(d *jsontext.Decoder) error { return d.SkipValue() }
 
 // ReadCharge implements [payclient.Provider].
 func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
@@ -203,7 +219,11 @@ func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
 
 func (p *Provider) readCharge(r payclient.Response, reply *payclient.Reply) {
 	var c charge
-	if err := readStrictly(r.Body, &c); err != nil {
+	err := readStrictly(r.Body, &c)
+	if err == nil {
+		err = otherCase(c.Others, chargeNames)
+	}
+	if err != nil {
 		reply.Detail = notReadable(r, err)
 		return
 	}
@@ -275,6 +295,9 @@ func readProblem(r payclient.Response) (problem, error) {
 	if err := readStrictly(r.Body, &e); err != nil {
 		return e, err
 	}
+	if err := otherCase(e.Others, problemNames); err != nil {
+		return e, err
+	}
 	if e.Code == "" && (e.Type == "" || e.Type == "about:blank") {
 		return e, errors.New("no code and no type: not an error of the API")
 	}
@@ -291,8 +314,14 @@ func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 	var list struct {
 		Data    *[]charge `json:"data"`
 		HasMore *bool     `json:"has_more"`
+
+		Others jsontext.Value `json:",embed"`
 	}
-	if err := readStrictly(r.Body, &list); err != nil {
+	err := readStrictly(r.Body, &list)
+	if err == nil {
+		err = otherCase(list.Others, []string{"data", "has_more"})
+	}
+	if err != nil {
 		page.Detail = notReadable(r, err)
 		return page
 	}
@@ -302,6 +331,10 @@ func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 	}
 	for i := range *list.Data {
 		c := &(*list.Data)[i]
+		if err := otherCase(c.Others, chargeNames); err != nil {
+			page.Detail = notReadable(r, err)
+			return page
+		}
 		data, known := c.data()
 		if !known {
 			page.Detail = "status: " + strconv.Quote(c.Status) + " is not one of the API"
@@ -326,6 +359,35 @@ func readStrictly(body []byte, into any) error {
 		return errors.New("not a JSON object")
 	}
 	return json.Unmarshal(body, into)
+}
+
+// otherCase fails if one of an object's other members is one of the API's written in another case. Programs disagree about
+// whether such a name counts (encoding/json takes it), so the object means one thing to one reader and another to the next.
+func otherCase(others jsontext.Value, names []string) error {
+	if len(others) == 0 {
+		return nil
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(others))
+	for {
+		t, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if t.Kind() != '"' {
+			continue // the object's brackets
+		}
+		for _, name := range names {
+			if strings.EqualFold(t.String(), name) {
+				return fmt.Errorf("%s: written in another case", name)
+			}
+		}
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+	}
 }
 
 // notReadable describes an answer that could not be read, with its first bytes.
