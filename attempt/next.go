@@ -69,14 +69,16 @@ func (a *Attempt) absorbSends(e Evidence) {
 	until := e.At
 	if i >= 0 {
 		until = earlier(until, a.Claims[i].Until)
-		a.Claims = slices.Delete(slices.Clone(a.Claims), i, i+1)
+		a.Claims = without(a.Claims, i)
 	} else {
 		a.Fence = e.Fence // a store that has lost the claim: what was sent under it counts all the same
 	}
 	for _, s := range e.Sends {
 		a.absorbSend(s, until, e.At)
 	}
-	a.Reason = lastReason(e.Sends, a.Reason)
+	if !a.Status.Final() {
+		a.Reason = lastReason(e.Sends, a.Reason)
+	}
 }
 
 func (a *Attempt) absorbSend(s Send, until, now time.Time) {
@@ -101,10 +103,6 @@ func (a *Attempt) absorbSend(s Send, until, now time.Time) {
 	switch s.Verdict {
 	case Refused:
 		a.refuse(Refusal{Verdict: Refused, Kept: s.Kept, BySend: true, Answer: s.Answer})
-		if c, ok := a.Charge(s.ChargeID); ok && c.Status == ChargePending {
-			c.Status, c.DeclineCode = ChargeFailed, s.DeclineCode
-			a.learn(c, now, s.Kept)
-		}
 	case Rejected:
 		a.refuse(Refusal{Verdict: Rejected, Answer: s.Answer})
 	}
@@ -153,9 +151,6 @@ func (a *Attempt) learnAnswered(s Send, now time.Time) {
 func (a *Attempt) learn(c Charge, now time.Time, kept bool) {
 	i := slices.IndexFunc(a.Charges, func(k Charge) bool { return k.ID == c.ID })
 	if i < 0 {
-		if c.Status == ChargePending && c.ID != "" && a.Refusal.Verdict == Refused && a.Refusal.Answer.ChargeID == c.ID {
-			return // an older view of a charge that was refused since
-		}
 		c.SeenAt = now
 		a.Charges = append(slices.Clip(a.Charges), c)
 		a.NoneAskedAt = nil // the lookups that found nothing were wrong
@@ -395,4 +390,12 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// without returns the claims without the i-th, and leaves the slice as it was: others may hold it.
+func without(claims []Claim, i int) []Claim {
+	if len(claims) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(claims), i, i+1)
 }

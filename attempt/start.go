@@ -36,6 +36,15 @@ type Start struct {
 	Asked bool
 
 	Decision Decision
+
+	room [1]Write // of the last run, where one write is all
+	step Step
+}
+
+// Step returns the step to apply; its Do is Decide. A call decides anew each time it is applied.
+func (s *Start) Step() *Step {
+	s.step = Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
+	return &s.step
 }
 
 // DecisionKind says what a caller is to do.
@@ -358,6 +367,10 @@ func (s *Start) begin(v View, before []Write) ([]Write, error) {
 	}
 	w := change(Attempt{Status: StatusPrepared}, a, what, s.Who, v.Now, nil, nil)
 	s.Decision.Attempt = w.Attempt
+	if len(before) == 0 {
+		s.room[0] = w
+		return s.room[:], nil
+	}
 	return append(before, w), nil
 }
 
@@ -370,11 +383,15 @@ type Record struct {
 	Attempt Attempt   // the attempt after the evidence, once Apply has returned nil
 	Duties  []Duty    // opened by it
 	Now     time.Time // by the store's clock
+
+	room [1]Write // of the last run
+	step Step
 }
 
 // Step returns the step to apply. before is the attempt as the caller knows it, nil where it does not.
 func (r *Record) Step(before *Attempt) *Step {
-	return &Step{ID: r.ID, Guess: before, Outcome: true, Do: r.Do}
+	r.step = Step{ID: r.ID, Guess: before, Outcome: true, Do: r.Do}
+	return &r.step
 }
 
 // Do is the Do of the step.
@@ -386,8 +403,9 @@ func (r *Record) Do(v View) ([]Write, error) {
 	e := r.Evidence
 	e.At = v.Now
 	after, duties := Next(before, e)
-	w := change(before, after, WhatLearnt, r.Who, v.Now, &e, duties)
+	r.room[0] = change(before, after, WhatLearnt, r.Who, v.Now, &e, duties)
+	w := &r.room[0]
 	w.Attempt.UpdatedAt = after.UpdatedAt
 	r.Attempt, r.Duties, r.Now = w.Attempt, duties, v.Now
-	return []Write{w}, nil
+	return r.room[:], nil
 }

@@ -149,6 +149,8 @@ type starting struct {
 	attempt.Start
 	body   []byte // whole, with the source
 	bodyOf string // the id of the attempt it belongs to
+
+	sending sending // what follows, if the decision is to send
 }
 
 func (c *Client) start(intent attempt.Intent, claim time.Duration) *starting {
@@ -217,7 +219,7 @@ func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) erro
 	if err := c.checkStart(s); err != nil {
 		return Result{}, err
 	}
-	if err := apply(startStep(s)); err != nil {
+	if err := apply(s.Step()); err != nil {
 		return Result{}, fmt.Errorf("order %s: start: %w; nothing was sent", s.Slot, err)
 	}
 	d := s.Decision
@@ -232,18 +234,13 @@ func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) erro
 	return r, nil
 }
 
-func startStep(s *starting) *attempt.Step {
-	return &attempt.Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
-}
-
 // checkStart holds what must be right even to look for a stored attempt: the slot, and a source to compare with.
 func (c *Client) checkStart(s *starting) error {
-	var errs []error
+	var slot error
 	if s.ID == "" {
-		errs = append(errs, s.Slot.Validate())
+		slot = s.Slot.Validate()
 	}
-	errs = append(errs, s.Intent.Source.Validate())
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(slot, s.Intent.Source.Validate()); err != nil {
 		return fmt.Errorf("%w: %w; nothing was stored or sent", attempt.ErrInvalidIntent, err)
 	}
 	return nil
@@ -260,7 +257,7 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 	}
 	for {
 		began := time.Now()
-		if err := c.cfg.Store.Apply(ctx, startStep(s)); err != nil {
+		if err := c.cfg.Store.Apply(ctx, s.Step()); err != nil {
 			return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, err)
 		}
 		d := s.Decision
@@ -322,10 +319,10 @@ func (c *Client) refused(d attempt.Decision) (Result, error) {
 
 // send sends a claimed attempt, records what came of it, and asks once where that leaves it open and time is left.
 func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Result, error) {
-	d, source := start.Decision, start.Intent.Source
-	a := d.Attempt
-	s := &sending{
-		client: c, ctx: ctx, a: &a, source: source, clean: cleaner{source}, claimed: d.Now, began: began,
+	a, source := &start.Decision.Attempt, start.Intent.Source
+	s := &start.sending
+	*s = sending{
+		client: c, ctx: ctx, a: a, source: source, clean: cleaner{source}, claimed: start.Decision.Now, began: began,
 		callUntil: began.Add(c.cfg.CallTimeout), claimUntil: began.Add(c.claimFor()),
 		key: c.headerKey(a.Key),
 	}

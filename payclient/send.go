@@ -45,7 +45,7 @@ type sending struct {
 	claimUntil time.Time
 
 	log     []attempt.Send
-	logRoom [2]attempt.Send
+	logRoom [1]attempt.Send
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
 	health  health        // what the last request said about the provider
