@@ -11,7 +11,7 @@ import (
 
 // memConn is one end of an in-memory connection that behaves as TCP does
 // where a payment can tell: writes are buffered, a closed end still lets the
-// other read what was sent, a reset does not. Whoever waits does so on a
+// other read what was sent, then the end or the reset. Whoever waits does so on a
 // sync.Cond, which a synctest bubble takes for durably blocked.
 type memConn struct {
 	local, remote memAddr
@@ -55,7 +55,7 @@ func (c *memConn) wrap(op string, err error) error {
 }
 
 // Close ends both directions. The other end reads what is on its way and then
-// the end, or, after SetLinger(0), finds a reset at once.
+// the end or, after SetLinger(0), a reset.
 func (c *memConn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -140,13 +140,13 @@ func (s *stream) read(b []byte) (int, error) {
 			return 0, net.ErrClosed
 		case s.readBy.passed:
 			return 0, os.ErrDeadlineExceeded
-		case s.reset:
-			return 0, s.failed
 		case len(s.buf) > 0:
 			n := copy(b, s.buf)
 			s.buf = s.buf[n:]
 			s.wake.Broadcast()
 			return n, nil
+		case s.reset:
+			return 0, s.failed
 		case len(b) == 0:
 			return 0, nil
 		case s.ended:
@@ -195,14 +195,12 @@ func (s *stream) end()         { s.change(func() { s.ended = true }) }
 func (s *stream) closeReader() { s.change(func() { s.rclosed = true; s.readBy.stop() }) }
 func (s *stream) closeWriter() { s.change(func() { s.wclosed = true; s.writeBy.stop() }) }
 
-// fail tells the writer err, and with reset the reader too, whose unread bytes
-// are lost.
+// fail tells the writer err, and with reset the reader too, after the bytes
+// that had arrived.
 func (s *stream) fail(err error, reset bool) {
 	s.change(func() {
 		s.failed = err
-		if reset {
-			s.reset, s.buf = true, nil
-		}
+		s.reset = s.reset || reset
 	})
 }
 

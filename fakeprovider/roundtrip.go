@@ -94,7 +94,7 @@ func (t *pool) dialled(host string) *simConn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next++
-	return &simConn{name: "memory-" + strconv.Itoa(t.next), host: host}
+	return &simConn{name: "client-" + strconv.Itoa(t.next), host: host}
 }
 
 func (t *pool) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -225,7 +225,7 @@ func (t *pool) answer(req *http.Request, trace *httptrace.ClientTrace, conn *sim
 		resp, err = http.ReadResponse(br, req)
 		if err != nil {
 			if r.limit <= 0 {
-				return fail(fmt.Errorf("net/http: server response headers exceeded %d bytes; aborted", maxHeader))
+				err = fmt.Errorf("net/http: server response headers exceeded %d bytes; aborted", maxHeader)
 			}
 			return fail(fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", err))
 		}

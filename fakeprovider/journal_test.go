@@ -1,0 +1,3 @@
+package fakeprovider_test
+
+func serveForKill() {}
