@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds what a Retry-After may ask for; more is no hint any more.
+// maxRetryAfter is the longest wait that a Retry-After can ask for. Longer ones count as this, which no call waits for.
 const maxRetryAfter = 24 * time.Hour
 
 // retryAfter reads a Retry-After header in both its forms, seconds and a date (RFC 9110 section 10.2.3). A date is taken
-// relative to the answer's own Date, so that a clock that is wrong on either side does no harm. Anything else, a negative,
-// broken or overlong value, is no hint: zero.
+// relative to the answer's own Date, so that a clock that is wrong on either side does no harm. Anything else, a negative or
+// broken value, is no hint: zero. Whoever asks for more than maxRetryAfter is not asked again earlier for that.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if text == "" {
@@ -20,7 +20,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if digitsOnly(text) {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n > int64(maxRetryAfter/time.Second) {
-			return 0
+			return maxRetryAfter // digits only: it can fail by its size alone
 		}
 		return time.Duration(n) * time.Second
 	}
@@ -31,11 +31,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = sent
 	}
-	wait := at.Sub(now)
-	if wait < 0 || wait > maxRetryAfter {
-		return 0
-	}
-	return wait
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
 func digitsOnly(text string) bool {
