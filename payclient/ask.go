@@ -63,13 +63,14 @@ func (c *Client) findPages(ctx context.Context, reference string) Lookup {
 	cursor := ""
 	for range maxPages {
 		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor)}
+		clean.header = q.request.Header
 		q.run(ctx)
 		if q.err != nil {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
 			return l
 		}
 		page := c.cfg.Provider.ReadLookup(q.response)
-		l.StatusCode, l.RequestID = q.response.StatusCode, clean.text(page.RequestID)
+		l.StatusCode, l.RequestID = q.response.StatusCode, clean.requestID(page.RequestID)
 		if IsUnavailable(q.response.StatusCode) {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(page.Detail)
 			return l
@@ -169,13 +170,13 @@ func (q *asking) once(parent context.Context) health {
 		return healthy
 	}
 	if parent.Err() != nil {
-		q.err = errors.New(redact(err.Error()))
+		q.err = errors.New(cleaner{header: q.request.Header}.text(err.Error()))
 		return healthUnknown
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	q.err = errors.New(redact(err.Error()))
+	q.err = errors.New(cleaner{header: q.request.Header}.text(err.Error()))
 	return failing
 }
 

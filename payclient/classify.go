@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -17,7 +19,7 @@ import (
 // its connection, where no answer to somebody else's request can arrive.
 func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, reused bool, clean cleaner) attempt.Send {
 	s := attempt.Send{Answer: attempt.Answer{
-		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean.text(reply.RequestID),
+		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean.requestID(reply.RequestID),
 		Code: clean.text(reply.Code), DeclineCode: clean.text(reply.DeclineCode), Detail: clean.text(reply.Detail), Replayed: reply.Replayed,
 	}}
 	switch reply.Verdict {
@@ -88,8 +90,9 @@ func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply 
 // chargeOf reads a charge that the provider names. It is ours by its reference; ok is false, and differs says why, for
 // one that is not, or that lacks what a charge must have.
 func chargeOf(d ChargeData, reference string, clean cleaner) (c attempt.Charge, differs string, ok bool) {
-	c = attempt.Charge{ID: clean.text(d.ID), Status: d.Status, DeclineCode: clean.text(d.DeclineCode), NextAction: d.NextAction}
-	if c.ID != d.ID {
+	c = attempt.Charge{ID: d.ID, Status: d.Status, DeclineCode: clean.text(d.DeclineCode), NextAction: clean.link(d.NextAction)}
+	if !clean.id(d.ID) {
+		c.ID = clean.text(d.ID)
 		return c, "charge id: not fit to be stored", false
 	}
 	var wrong []string
@@ -120,11 +123,14 @@ func failure(ctx context.Context, cause, err error, rec *recorder, clean cleaner
 		s.Verdict = attempt.NotSent
 		s.Reason = attempt.ReasonUnreachable
 		var untrusted *tls.CertificateVerificationError
+		var refused *proxyError
 		switch {
 		case errors.As(err, &untrusted):
 			s.Reason, permanent = attempt.ReasonCertificate, true
-		case errors.Is(err, http.ErrSchemeMismatch):
+		case errors.Is(err, http.ErrSchemeMismatch), isCertificateAlert(err):
 			permanent = true
+		case errors.As(err, &refused):
+			permanent = refused.status >= 400 && refused.status <= 499
 		case ctx.Err() != nil:
 			s.Reason = attempt.ReasonCancelled
 		}
@@ -141,5 +147,25 @@ func failure(ctx context.Context, cause, err error, rec *recorder, clean cleaner
 	default:
 		s.Reason = attempt.ReasonConnectionLost
 	}
-	return s, false
+	// With TLS 1.3 a client certificate that is refused shows only after the request: nothing was handled, and nothing proves
+	// it. Sending again helps as little as before the request.
+	return s, isCertificateAlert(err)
+}
+
+// isCertificateAlert tells whether the peer ended TLS because of our certificate: alerts 42 to 46, 48, 49 and 116 (RFC 8446
+// section 6.2). crypto/tls exports neither the type of the alert nor its numbers.
+func isCertificateAlert(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	alert := reflect.ValueOf(op.Err)
+	if alert.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch n := alert.Uint(); {
+	case n >= 42 && n <= 46, n == 48, n == 49, n == 116:
+		return true
+	}
+	return false
 }

@@ -1,61 +1,182 @@
 package payclient
 
 import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
-// maxDetail bounds a text of the provider's that is kept for support, in bytes.
-const maxDetail = 200
+// Limits of the provider's texts that are kept, in bytes: words for support, ids, and the URL where the payer must act.
+const (
+	maxDetail = 200
+	maxID     = 200
+	maxURL    = 2000
+)
 
 // cleaner redacts the provider's texts of one exchange: what was sent in it above all.
 type cleaner struct {
-	source attempt.Source
+	source    attempt.Source
+	keyHeader string      // its value is no secret
+	header    http.Header // of the request: the adapter's credentials are in it
 }
 
+// secrets yields what must not be kept: the source, and the headers that hold credentials by their name.
+func (c cleaner) secrets(yield func(string) bool) {
+	if !yield(c.source.Reveal()) {
+		return
+	}
+	for name, values := range c.header {
+		if name == c.keyHeader || !holdsCredentials(name) {
+			continue
+		}
+		for _, v := range values {
+			if _, behind, ok := strings.Cut(v, " "); ok && !yield(behind) { // the scheme, RFC 9110 section 11.4
+				return
+			}
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+var credentialNames = []string{"Auth", "Key", "Token", "Secret", "Password", "Signature", "Cookie"}
+
+func holdsCredentials(name string) bool {
+	return slices.ContainsFunc(credentialNames, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// text makes words of the provider's fit to be kept.
 func (c cleaner) text(text string) string {
 	if text == "" {
 		return ""
 	}
-	return redact(text, c.source.Reveal())
+	for secret := range c.secrets {
+		text = strip(text, secret)
+	}
+	return redact(text)
 }
 
-// redact makes a text of the provider's fit to be stored and logged: short, one line of valid UTF-8, without the secrets
-// named and without anything that could be a card number (12 digits or more in a row, spaces and hyphens aside).
+// id tells whether an id of the provider's may be kept as it is. Ids are compared and searched for, so they are never
+// altered: not even where one looks like a card number, as those of several providers do.
+func (c cleaner) id(text string) bool {
+	return len(text) <= maxID && strings.ToValidUTF8(text, "") == text && !strings.ContainsFunc(text, isControl) && c.harmless(text)
+}
+
+// requestID keeps a request id, or what can be kept of it.
+func (c cleaner) requestID(text string) string {
+	if c.id(text) {
+		return text
+	}
+	return c.text(text)
+}
+
+// link returns a URL of the provider's, or nothing where it is none that a payer could be sent to, or holds a secret.
+func (c cleaner) link(text string) string {
+	if len(text) > maxURL || strings.ContainsFunc(text, isControl) || !c.harmless(text) {
+		return ""
+	}
+	if u, err := url.Parse(text); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return ""
+	}
+	return text
+}
+
+func (c cleaner) harmless(text string) bool {
+	if text == "" {
+		return true
+	}
+	for secret := range c.secrets {
+		if strip(text, secret) != text {
+			return false
+		}
+	}
+	return true
+}
+
+// redact makes a text of the provider's fit to be stored and logged: at most maxDetail bytes, one line of valid UTF-8,
+// without the secrets named and without anything that could be a card number (12 digits or more in a row, spaces and
+// hyphens aside).
 func redact(text string, secrets ...string) string {
 	if text == "" {
 		return ""
 	}
 	for _, s := range secrets {
-		if len(s) >= 4 {
-			text = strings.ReplaceAll(text, s, "[redacted]")
-		}
+		text = strip(text, s)
 	}
-	text = maskDigits(strings.ToValidUTF8(text, "\uFFFD"))
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' {
+		if isControl(r) {
 			return ' '
 		}
 		return r
-	}, text)
+	}, strings.ToValidUTF8(text, "\uFFFD"))
+	text = maskDigits(text)
+	const ellipsis = "…"
 	if len(text) > maxDetail {
-		cut := maxDetail
+		cut := maxDetail - len(ellipsis)
 		for cut > 0 && !utf8.RuneStart(text[cut]) {
 			cut--
 		}
-		text = text[:cut] + "…"
+		text = text[:cut] + ellipsis
 	}
 	return text
 }
 
-// maskDigits replaces runs of 12 to 19 or more digits, as in a card number, however they are grouped. A run inside a
-// longer word of letters and digits (an id, a UUID) is left alone.
+// isControl also tells blanks of other widths, so that they separate digits as a space does.
+func isControl(r rune) bool {
+	return r < ' ' || r >= 0x7f && r <= 0xa0 || r == '\u2028' || r == '\u2029' || r == '\u202f' || r == '\u2009'
+}
+
+// shortSecret is from how many bytes on a piece of a secret is taken for one: adapters quote the beginning of an answer, and
+// may cut a secret in two.
+const shortSecret = 8
+
+// strip takes a secret out of a text, also as quoted text writes it, and also where only its beginning is there.
+func strip(text, secret string) string {
+	if len(secret) < 4 {
+		return text
+	}
+	if strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= 0x7f }) {
+		quoted := strconv.Quote(secret)
+		quoted = quoted[1 : len(quoted)-1]
+		twice := strconv.Quote(quoted)
+		text = stripExactly(text, twice[1:len(twice)-1])
+		text = stripExactly(text, quoted)
+	}
+	return stripExactly(text, secret)
+}
+
+func stripExactly(text, secret string) string {
+	begin := secret[:min(len(secret), shortSecret)]
+	i := strings.Index(text, begin)
+	if i < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i >= 0 {
+		b.WriteString(text[:i])
+		b.WriteString("[redacted]")
+		n := 0
+		for n < len(secret) && i+n < len(text) && text[i+n] == secret[n] {
+			n++
+		}
+		text = text[i+n:]
+		i = strings.Index(text, begin)
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+// maskDigits replaces runs of 12 digits and more, as in a card number, however they are grouped.
 func maskDigits(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
-		if !isDigit(text[i]) || i > 0 && isLetter(text[i-1]) {
+		if !isDigit(text[i]) {
 			b.WriteByte(text[i])
 			i++
 			continue
@@ -77,5 +198,4 @@ func maskDigits(text string) string {
 	return b.String()
 }
 
-func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }

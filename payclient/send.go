@@ -78,7 +78,7 @@ func (s *sending) run() {
 // once makes one request under the guard. A panic in an adapter or a transport must not take the guard's permits with it,
 // and must not lose the request from the log.
 func (s *sending) once() {
-	s.again, s.health = false, healthUnknown
+	s.again, s.wait, s.health = false, 0, healthUnknown
 	if !s.mayStart() {
 		return
 	}
@@ -309,6 +309,7 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	if header == nil {
 		header = make(http.Header, 4)
 	}
+	s.clean.header = header
 	if name := c.caps.Key.Header; name != "" {
 		header[name] = []string{s.key}
 	}
@@ -319,11 +320,44 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 		Body: io.NopCloser(bytes.NewReader(s.body)), ContentLength: int64(len(s.body)),
 	}).WithContext(ctx)
 	if name := c.caps.Key.Header; name != "" {
-		if sent := req.Header.Values(name); len(sent) != 1 || strings.Trim(sent[0], `"`) != s.a.Key || s.a.Key == "" {
+		if sent := req.Header.Values(name); len(sent) != 1 || strings.Trim(sent[0], `"`) != s.a.Key || !fitKey(s.a.Key) {
 			return nil, errKeyMissing
 		}
 	}
-	return req, nil
+	return req, sendable(r)
+}
+
+// fitKey tells whether a key reaches every provider as it is stored: blanks at its ends, for one, are sent by HTTP/2 and
+// trimmed by HTTP/1.1.
+func fitKey(key string) bool { return len(key) >= 16 && !strings.ContainsFunc(key, notKeyByte) }
+
+// sendable refuses what a transport would refuse without calling a hook, which nobody could tell from a request that was
+// lost: a method or a header name that is no token, a line break in a header's value, a control character in the query.
+func sendable(r Request) error {
+	if !isToken(r.Method) {
+		return fmt.Errorf("method %q cannot be sent", r.Method)
+	}
+	if strings.ContainsFunc(r.Query, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		return errors.New("the query cannot be sent")
+	}
+	for name, values := range r.Header {
+		if !isToken(name) {
+			return fmt.Errorf("header name %q cannot be sent", name)
+		}
+		for _, v := range values {
+			if strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+				return fmt.Errorf("the value of header %s cannot be sent", name) // the value may be a secret
+			}
+		}
+	}
+	return nil
+}
+
+// isToken tells whether a text is a token (RFC 9110 section 5.6.2).
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
+	})
 }
 
 // url returns the base address with a path. Nearly all requests go to one and the same: it is kept, and never changed.

@@ -1,6 +1,7 @@
 package payclient
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -53,8 +54,24 @@ func NewTransport(cfg TransportConfig) *http.Transport {
 	}
 	if cfg.Proxy != nil {
 		t.Proxy = http.ProxyURL(cfg.Proxy)
+		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+			if resp.StatusCode != http.StatusOK {
+				return &proxyError{resp.StatusCode}
+			}
+			return nil
+		}
 	}
 	return t
+}
+
+// proxyError says that the proxy refused to connect to the provider. Without it the error is the proxy's status text and
+// reads like the provider's answer.
+type proxyError struct {
+	status int
+}
+
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("the proxy answered CONNECT with status %d", e.status)
 }
 
 func orDefault[T comparable](value, otherwise T) T {
