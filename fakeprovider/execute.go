@@ -28,10 +28,11 @@ func (x *exchange) execute() answer {
 	if !in.authorised {
 		return problem(probUnauthorized)
 	}
+	whole := !strings.HasSuffix(in.path, "/")
 	switch {
-	case in.method == http.MethodPost && rest == "" && !strings.HasSuffix(in.path, "/"):
+	case in.method == http.MethodPost && rest == "" && whole:
 		return x.create(kind)
-	case in.method == http.MethodGet && rest == "":
+	case in.method == http.MethodGet && rest == "" && whole:
 		return x.search(shelf, kind)
 	case in.method == http.MethodGet:
 		n := shelf.number(rest)
