@@ -25,7 +25,8 @@ type queue struct {
 // item is one step, or other work that writes, on its way through the queue.
 type item struct {
 	call *call
-	step *attempt.Step       // nil for work
+	step *attempt.Step // nil for work
+	belief
 	work func(session) error // in the batch's transaction
 
 	written  []attempt.Write // by the last run of the step
@@ -135,19 +136,19 @@ func (q *queue) expire(c *call, outcomes bool, why error) {
 // batchLimit bounds a batch, so that an outcome which comes meanwhile does not wait for long.
 const batchLimit = 256
 
-// take takes the next batch: outcomes first, then others up to one that needs the writer for itself.
-func (q *queue) take() []*item {
+// take takes what is to be written next, at most n items: outcomes first, then others up to one that needs the writer for
+// itself.
+func (q *queue) take(n int) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := min(len(q.outcomes), batchLimit)
-	batch := slices.Clone(q.outcomes[:n])
-	q.outcomes = slices.Delete(q.outcomes, 0, n)
-	n = 0
-	for n < len(q.others) && len(batch) < batchLimit && !q.others[n].call.alone {
-		batch = append(batch, q.others[n])
-		n++
+	outcomes := min(n, len(q.outcomes))
+	others := 0
+	for outcomes+others < n && others < len(q.others) && !q.others[others].call.alone {
+		others++
 	}
-	q.others = slices.Delete(q.others, 0, n)
+	batch := slices.Concat(q.outcomes[:outcomes], q.others[:others])
+	q.outcomes = slices.Delete(q.outcomes, 0, outcomes)
+	q.others = slices.Delete(q.others, 0, others)
 	return batch
 }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -148,35 +147,27 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration) (at
 
 func (s *Store) takeDue(tx session, limit int, lease time.Duration) (attempt.View, error) {
 	v := attempt.View{Now: s.present()}
-	type key struct {
-		due int64
-		id  string
-	}
-	var keys []key
+	var ids []string
 	err := tx.query(stmtDue, func(row []driver.Value) error {
 		d := &decoder{values: row}
-		k := key{d.int64("due"), d.text("attempt_id")}
-		keys = append(keys, k)
+		ids = append(ids, d.text("id"))
 		return d.err
 	}, v.Now.UnixMicro(), int64(limit))
 	if err != nil {
 		return v, err
 	}
 	next := v.Now.Add(lease).Truncate(time.Microsecond)
-	for _, k := range keys {
+	for _, id := range ids {
 		err := tx.query(stmtAttempt, func(row []driver.Value) error {
 			a, _, err := decodeAttempt(row)
 			a.NextCheckAt = next
 			v.Attempts = append(v.Attempts, a)
 			return err
-		}, k.id)
+		}, id)
 		if err != nil {
 			return v, err
 		}
-		_, err1 := tx.exec(stmtPostpone, next.UnixMicro(), k.id)
-		_, err2 := tx.exec(stmtClose, k.due, k.id)
-		_, err3 := tx.exec(stmtOpen, next.UnixMicro(), k.id)
-		if err := errors.Join(err1, err2, err3); err != nil {
+		if _, err := tx.exec(stmtPostpone, next.UnixMicro(), id); err != nil {
 			return v, err
 		}
 	}

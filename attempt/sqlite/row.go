@@ -1,26 +1,18 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/money"
 )
-
-// never is the due time of an attempt that is not to be looked at again.
-const never = math.MaxInt64
-
-// due returns the key under which an attempt stands in chargeonce_open, and whether it stands there at all.
-func due(a attempt.Attempt) (int64, bool) {
-	if a.NextCheckAt.IsZero() {
-		return never, !a.Status.Final()
-	}
-	return a.NextCheckAt.UnixMicro(), true
-}
 
 // micros is a time as it is stored.
 func micros(t time.Time) driver.Value {
@@ -30,54 +22,179 @@ func micros(t time.Time) driver.Value {
 	return t.UnixMicro()
 }
 
-// encoder turns values into columns, and keeps the first error.
+// encoder turns values into the arguments of a statement, and keeps the first error.
 type encoder struct {
-	values []driver.Value
-	err    error
+	args []driver.NamedValue
+	text *jsonText
+	err  error
 }
 
-func (e *encoder) add(v ...driver.Value) { e.values = append(e.values, v...) }
+func (e *encoder) add(values ...driver.Value) {
+	for _, v := range values {
+		e.args = append(e.args, driver.NamedValue{Ordinal: len(e.args) + 1, Value: v})
+	}
+}
 
-// json adds a JSON text, NULL where there is nothing to keep.
-func (e *encoder) json(column string, keep bool, v any) {
+func (e *encoder) fail(column string, err error) {
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("column %s: %w", column, err)
+	}
+}
+
+// addJSON adds a JSON text, NULL where there is nothing to keep.
+func (e *encoder) addJSON(column string, keep bool, v any) {
 	if !keep {
 		e.add(nil)
 		return
 	}
 	text, err := json.Marshal(v)
-	if err != nil && e.err == nil {
-		e.err = fmt.Errorf("column %s: %w", column, err)
-	}
+	e.fail(column, err)
 	e.add(string(text))
 }
 
-func (e *encoder) fixed(a attempt.Attempt, slot int64) {
+// addText is addJSON for what jsonText can write.
+func addText[T any](e *encoder, column string, keep bool, v T, write func(*jsonText, T)) {
+	if !keep {
+		e.add(nil)
+		return
+	}
+	e.text.b, e.text.err = e.text.b[:0], nil
+	write(e.text, v)
+	e.fail(column, e.text.err)
+	e.add(string(e.text.b))
+}
+
+// slotArg is where fixed leaves room for the number of the slot.
+const slotArg = 0
+
+func (e *encoder) fixed(a *attempt.Attempt) {
 	decimals, _ := money.Decimals(a.Amount.Currency())
-	e.add(a.ID, slot, int64(a.Ordinal), a.Key, a.Reference, a.Amount.Minor(), a.Amount.Currency(), int64(decimals),
+	e.add(nil, a.ID, int64(a.Ordinal), a.Key, a.Reference, a.Amount.Minor(), a.Amount.Currency(), int64(decimals),
 		a.Source.KeyID, a.Source.Sum, a.Description, a.Provider, a.ProviderAccount, a.Environment, micros(a.CreatedAt))
 }
 
-func (e *encoder) changing(a attempt.Attempt) {
+func (e *encoder) state(a *attempt.Attempt) {
+	e.add(a.Status.String(), string(a.Reason), int64(a.Version), micros(a.UpdatedAt))
+	addText(e, "claims", len(a.Claims) > 0, a.Claims, appendClaims)
+	e.add(micros(a.NextCheckAt))
+}
+
+func (e *encoder) claim(a *attempt.Attempt) {
 	var body driver.Value
 	if len(a.Body) > 0 {
 		body = a.Body
 	}
-	e.add(body, a.BodyDigest, a.Status.String(), string(a.Reason), int64(a.Version), micros(a.UpdatedAt), int64(a.Fence))
-	e.json("claims", len(a.Claims) > 0, a.Claims)
-	e.add(micros(a.FirstClaimAt), int64(a.Sends), int64(a.MaybeSends), micros(a.LastSentAt))
-	e.json("refusal", a.Refusal != attempt.Refusal{}, a.Refusal)
-	e.json("answer", a.Answer != attempt.Answer{}, a.Answer)
-	e.json("charges", len(a.Charges) > 0, a.Charges)
-	e.add(a.ChargeID)
-	e.json("none_asked_at", len(a.NoneAskedAt) > 0, a.NoneAskedAt)
-	e.add(int64(a.Asks), micros(a.NextCheckAt), micros(a.AskingEndedAt))
-	e.json("duties", len(a.Duties) > 0, a.Duties)
+	e.add(body, a.BodyDigest, int64(a.Fence), micros(a.FirstClaimAt))
 }
 
-func (e *encoder) event(v attempt.Event) {
+// sameClaim tells whether the columns of claim are the same for both.
+func sameClaim(a, b *attempt.Attempt) bool {
+	return a.Fence == b.Fence && a.FirstClaimAt.Equal(b.FirstClaimAt) && a.BodyDigest == b.BodyDigest && bytes.Equal(a.Body, b.Body)
+}
+
+func (e *encoder) result(a *attempt.Attempt) {
+	e.add(int64(a.Sends), int64(a.MaybeSends), micros(a.LastSentAt))
+	addText(e, "answer", a.Answer != attempt.Answer{}, &a.Answer, appendAnswer)
+	addText(e, "charges", len(a.Charges) > 0, a.Charges, appendCharges)
+	e.add(a.ChargeID)
+}
+
+func noResult(a *attempt.Attempt) bool {
+	return a.Sends == 0 && a.MaybeSends == 0 && a.LastSentAt.IsZero() && a.Answer == attempt.Answer{} &&
+		len(a.Charges) == 0 && a.ChargeID == ""
+}
+
+func (e *encoder) rare(a *attempt.Attempt) {
+	e.addJSON("refusal", a.Refusal != attempt.Refusal{}, &a.Refusal)
+	e.addJSON("none_asked_at", len(a.NoneAskedAt) > 0, a.NoneAskedAt)
+	e.add(int64(a.Asks), micros(a.AskingEndedAt))
+	e.addJSON("duties", len(a.Duties) > 0, a.Duties)
+}
+
+func noneRare(a *attempt.Attempt) bool {
+	return a.Refusal == attempt.Refusal{} && len(a.NoneAskedAt) == 0 && a.Asks == 0 && a.AskingEndedAt.IsZero() && len(a.Duties) == 0
+}
+
+// write makes the arguments of the statement that writes an attempt, and says which one that is.
+func (e *encoder) write(a, old *attempt.Attempt) (s statement) {
+	switch {
+	case old == nil && noResult(a) && noneRare(a):
+		s = stmtInsertStarted
+		e.fixed(a)
+		e.state(a)
+		e.claim(a)
+	case old == nil:
+		s = stmtInsertAttempt
+		e.fixed(a)
+		e.state(a)
+		e.claim(a)
+		e.result(a)
+		e.rare(a)
+	case sameClaim(a, old) && noneRare(a) && noneRare(old):
+		s = stmtUpdateResult
+		e.state(a)
+		e.result(a)
+	default:
+		s = stmtUpdateAttempt
+		e.state(a)
+		e.claim(a)
+		e.result(a)
+		e.rare(a)
+	}
+	if old != nil {
+		e.add(a.ID, int64(old.Version), micros(old.NextCheckAt))
+	}
+	return s
+}
+
+func (e *encoder) event(v *attempt.Event) {
 	e.add(v.AttemptID, int64(v.Version), string(v.What), v.From.String(), v.To.String(), micros(v.At), v.Who)
-	e.json("evidence", v.Evidence != nil, v.Evidence)
-	e.json("duties", len(v.Duties) > 0, v.Duties)
+	addText(e, "evidence", v.Evidence != nil, v.Evidence, appendEvidence)
+	e.addJSON("duties", len(v.Duties) > 0, v.Duties)
+}
+
+// row is a write in the form in which statements take it.
+type row struct {
+	*attempt.Write
+	old  *attempt.Attempt // the state it replaces; nil: a new attempt
+	stmt statement
+	*arguments
+}
+
+// arguments are those of the statement that writes the attempt, and of stmtInsertEvent.
+type arguments struct {
+	attempt, event []driver.NamedValue
+	text           jsonText
+}
+
+var spareArguments = sync.Pool{New: func() any {
+	return &arguments{
+		attempt: make([]driver.NamedValue, 0, len(allColumns)),
+		event:   make([]driver.NamedValue, 0, 9),
+		text:    jsonText{b: make([]byte, 0, 1024)},
+	}
+}}
+
+// free gives the row's arguments back. The row is not used afterwards.
+func (r row) free() {
+	clear(r.attempt[:cap(r.attempt)]) // what they point to is the caller's
+	clear(r.event[:cap(r.event)])
+	spareArguments.Put(r.arguments)
+}
+
+// encode makes the row of a write that replaces old, or is an attempt's first where old is nil.
+func encode(w *attempt.Write, old *attempt.Attempt) (row, error) {
+	r := row{Write: w, old: old, arguments: spareArguments.Get().(*arguments)}
+	a := encoder{args: r.attempt[:0], text: &r.text}
+	r.stmt = a.write(&w.Attempt, old)
+	v := encoder{args: r.event[:0], text: &r.text}
+	v.event(&w.Event)
+	r.attempt, r.event = a.args, v.args
+	if err := errors.Join(a.err, v.err); err != nil {
+		r.free()
+		return row{}, fmt.Errorf("attempt %s cannot be stored: %w", w.Attempt.ID, err)
+	}
+	return r, nil
 }
 
 // decoder reads columns one after another, and keeps the first error.
@@ -181,8 +298,8 @@ func decodeAttempt(row []driver.Value) (a attempt.Attempt, seq int64, err error)
 	d := &decoder{values: row}
 	seq = d.int64("seq")
 	a.Slot = attempt.Slot{Account: d.text("account"), Order: d.text("order_id"), Purpose: d.text("purpose")}
+	d.next() // the slot's number
 	a.ID = d.text("id")
-	d.next() // slot
 	a.Ordinal = d.count("ordinal")
 	a.Key, a.Reference = d.text("idempotency_key"), d.text("reference")
 	a.Amount = d.amount()
@@ -191,18 +308,22 @@ func decodeAttempt(row []driver.Value) (a attempt.Attempt, seq int64, err error)
 	a.ProviderAccount, a.Environment = d.text("provider_account"), d.text("environment")
 	a.CreatedAt = d.time("created_at")
 
-	a.Body, a.BodyDigest = d.blob("body"), d.text("body_digest")
 	a.Status, a.Reason = d.status("status"), attempt.Reason(d.text("reason"))
-	a.Version, a.UpdatedAt, a.Fence = d.count("version"), d.time("updated_at"), d.count("fence")
+	a.Version, a.UpdatedAt = d.count("version"), d.time("updated_at")
 	d.json("claims", &a.Claims)
-	a.FirstClaimAt, a.Sends, a.MaybeSends = d.time("first_claim_at"), d.count("sends"), d.count("maybe_sends")
-	a.LastSentAt = d.time("last_sent_at")
-	d.json("refusal", &a.Refusal)
+	a.NextCheckAt = d.time("next_check_at")
+
+	a.Body, a.BodyDigest = d.blob("body"), d.text("body_digest")
+	a.Fence, a.FirstClaimAt = d.count("fence"), d.time("first_claim_at")
+
+	a.Sends, a.MaybeSends, a.LastSentAt = d.count("sends"), d.count("maybe_sends"), d.time("last_sent_at")
 	d.json("answer", &a.Answer)
 	d.json("charges", &a.Charges)
 	a.ChargeID = d.text("charge_id")
+
+	d.json("refusal", &a.Refusal)
 	d.json("none_asked_at", &a.NoneAskedAt)
-	a.Asks, a.NextCheckAt, a.AskingEndedAt = d.count("asks"), d.time("next_check_at"), d.time("asking_ended_at")
+	a.Asks, a.AskingEndedAt = d.count("asks"), d.time("asking_ended_at")
 	d.json("duties", &a.Duties)
 	if d.err != nil {
 		return attempt.Attempt{}, seq, damaged(a.ID, d.err)

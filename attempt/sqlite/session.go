@@ -10,11 +10,26 @@ import (
 
 // session is where statements run: the writer's own connection, or a transaction of the host's on it.
 type session interface {
-	exec(s statement, args ...driver.Value) (changed int64, err error)
+	exec(s statement, args ...driver.Value) (effect, error)
+	execArgs(s statement, args []driver.NamedValue) (effect, error)
 	query(s statement, row func([]driver.Value) error, args ...driver.Value) error
 	// exec1 and query1 run a text that is not worth preparing; exec1 may be several statements.
 	exec1(text string, args ...driver.Value) error
 	query1(text string, row func([]driver.Value) error, args ...driver.Value) error
+}
+
+// effect is what a statement did.
+type effect struct {
+	changed  int64 // rows
+	inserted int64 // the number of the last row inserted; says nothing where changed is 0
+}
+
+func effectOf(res driver.Result) (e effect, err error) {
+	if e.changed, err = res.RowsAffected(); err != nil {
+		return e, err
+	}
+	e.inserted, err = res.LastInsertId()
+	return e, err
 }
 
 // rawSession runs prepared statements on the driver's connection, without database/sql between. It has no context: a
@@ -44,16 +59,20 @@ func (r *rawSession) named(args []driver.Value) []driver.NamedValue {
 	return r.args
 }
 
-func (r *rawSession) exec(s statement, args ...driver.Value) (int64, error) {
+func (r *rawSession) exec(s statement, args ...driver.Value) (effect, error) {
+	return r.execArgs(s, r.named(args))
+}
+
+func (r *rawSession) execArgs(s statement, args []driver.NamedValue) (effect, error) {
 	stmt, err := r.stmt(s)
 	if err != nil {
-		return 0, err
+		return effect{}, err
 	}
-	res, err := stmt.(driver.StmtExecContext).ExecContext(context.Background(), r.named(args))
+	res, err := stmt.(driver.StmtExecContext).ExecContext(context.Background(), args)
 	if err != nil {
-		return 0, err
+		return effect{}, err
 	}
-	return res.RowsAffected()
+	return effectOf(res)
 }
 
 func (r *rawSession) query(s statement, row func([]driver.Value) error, args ...driver.Value) error {
@@ -106,12 +125,20 @@ type sqlSession struct {
 	}
 }
 
-func (q sqlSession) exec(s statement, args ...driver.Value) (int64, error) {
+func (q sqlSession) exec(s statement, args ...driver.Value) (effect, error) {
 	res, err := q.db.ExecContext(q.ctx, statements[s], anys(args)...)
 	if err != nil {
-		return 0, err
+		return effect{}, err
 	}
-	return res.RowsAffected()
+	return effectOf(res)
+}
+
+func (q sqlSession) execArgs(s statement, args []driver.NamedValue) (effect, error) {
+	values := make([]driver.Value, len(args))
+	for i, a := range args {
+		values[i] = a.Value
+	}
+	return q.exec(s, values...)
 }
 
 func (q sqlSession) query(s statement, row func([]driver.Value) error, args ...driver.Value) error {

@@ -111,8 +111,7 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 	if err := q.exec1("SAVEPOINT chargeonce_step"); err != nil {
 		return t.s.unavailable(err)
 	}
-	var panicked any
-	_, err := t.s.runStep(q, step, &panicked)
+	_, err := t.s.runStep(q, step, new(belief))
 	var failed *stepError
 	if err != nil && !errors.As(err, &failed) {
 		if back := q.exec1("ROLLBACK TO chargeonce_step"); back != nil {
@@ -123,10 +122,10 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 	if end := q.exec1("RELEASE chargeonce_step"); end != nil {
 		return t.s.unavailable(errors.Join(err, end, t.tx.Rollback()))
 	}
-	if panicked != nil {
-		panic(panicked)
-	}
 	if failed != nil {
+		if failed.panicked != nil {
+			panic(failed.panicked)
+		}
 		return failed.err
 	}
 	return t.s.unavailable(err)

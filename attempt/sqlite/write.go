@@ -30,115 +30,115 @@ func attemptsOf(tx session, slot int64) ([]attempt.Attempt, error) {
 	return all, err
 }
 
-// writeAll writes what a step decided.
-func writeAll(tx session, slot attempt.Slot, number int64, before []attempt.Attempt, writes []attempt.Write) error {
-	if len(writes) == 0 {
-		return nil
-	}
-	after := append([]attempt.Attempt{}, before...)
-	for _, w := range writes {
-		known := false
-		for i := range after {
-			if after[i].ID == w.Attempt.ID {
-				after[i], known = w.Attempt, true
-			}
-		}
-		if !known {
-			after = append(after, w.Attempt)
-		}
-	}
-	had, has := liveID(before), liveID(after)
-	if number == 0 {
-		if _, err := tx.exec(stmtInsertSlot, slot.Order, slot.Account, slot.Purpose, has); err != nil {
-			return err
-		}
-		var err error
-		if number, _, err = one(tx, stmtSlotByName, slot.Order, slot.Account, slot.Purpose); err != nil {
-			return err
-		}
-	} else if had != has {
-		n, err := tx.exec(stmtSetLive, has, number, had)
-		if err != nil {
-			return err
-		}
-		if n != 1 {
-			return fmt.Errorf("slot %s: its live attempt is not %v", slot, had)
-		}
-	}
-	state := append([]attempt.Attempt{}, before...)
-	for _, w := range writes {
-		old, known := attempt.View{Attempts: state}.Find(w.Attempt.ID)
-		if err := writeOne(tx, number, old, known, w); err != nil {
-			return err
-		}
-		if known {
-			for i := range state {
-				if state[i].ID == old.ID {
-					state[i] = w.Attempt
+// slotRow is a slot and the number of its row, 0 where there is none yet.
+type slotRow struct {
+	name   attempt.Slot
+	number int64
+}
+
+// write writes what a step decided on what the slot held before.
+func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row) error {
+	had, has := live(before), live(before)
+	for _, r := range rows {
+		if r.old == nil {
+			if s.number == 0 {
+				if inserted, err := s.insert(tx, nil); err != nil || !inserted {
+					return orGone(err, "slot %s: appeared", s.name)
 				}
 			}
-		} else {
-			state = append(state, w.Attempt)
+			if err := insertAttempt(tx, s.number, r); err != nil {
+				return err
+			}
+		} else if updated, err := updateAttempt(tx, r); err != nil || !updated {
+			return orGone(err, "attempt %s: version %d disappeared", r.Attempt.ID, r.old.Version)
 		}
+		if r.Attempt.Status.Live() {
+			has = r.Attempt.ID
+		} else if has == r.Attempt.ID {
+			has = nil
+		}
+	}
+	if has != had {
+		return setLive(tx, s.number, had, has)
 	}
 	return nil
 }
 
-func liveID(attempts []attempt.Attempt) driver.Value {
+// orGone returns err, or else that something was not as it had been read in the same transaction.
+func orGone(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf(format+" within a transaction", args...)
+}
+
+// live returns the id of the live attempt as it stands in the slot's row.
+func live(attempts []attempt.Attempt) driver.Value {
 	if a, ok := (attempt.View{Attempts: attempts}).Live(); ok {
 		return a.ID
 	}
 	return nil
 }
 
-func writeOne(tx session, slot int64, old attempt.Attempt, known bool, w attempt.Write) error {
-	a := w.Attempt
-	e := &encoder{}
-	oldDue, wasOpen := int64(0), false
-	if known {
-		oldDue, wasOpen = due(old)
-		e.changing(a)
-		e.add(a.ID, int64(old.Version), micros(old.NextCheckAt))
-		if e.err != nil {
-			return e.err
-		}
-		n, err := tx.exec(stmtUpdateAttempt, e.values...)
-		if err != nil {
-			return err
-		}
-		if n != 1 {
-			return fmt.Errorf("attempt %s: version %d is not there any more", a.ID, old.Version)
-		}
-	} else {
-		e.fixed(a, slot)
-		e.changing(a)
-		if e.err != nil {
-			return e.err
-		}
-		if _, err := tx.exec(stmtInsertAttempt, e.values...); err != nil {
-			return err
-		}
+func setLive(tx session, slot int64, had, has driver.Value) error {
+	e, err := tx.exec(stmtSetLive, has, slot, had)
+	if err != nil || e.changed != 1 {
+		return orGone(err, "slot row %d: its live attempt is not %v", slot, had)
 	}
-	newDue, isOpen := due(a)
-	if wasOpen && (!isOpen || newDue != oldDue) {
-		n, err := tx.exec(stmtClose, oldDue, a.ID)
-		if err != nil {
-			return err
-		}
-		if n != 1 {
-			return fmt.Errorf("attempt %s: not listed as open", a.ID)
-		}
+	return nil
+}
+
+// insert makes the slot's row, unless there is one.
+func (s *slotRow) insert(tx session, live driver.Value) (inserted bool, err error) {
+	e, err := tx.exec(stmtInsertSlot, s.name.Order, s.name.Account, s.name.Purpose, live)
+	if err != nil || e.changed == 0 {
+		return false, err
 	}
-	if isOpen && (!wasOpen || newDue != oldDue) {
-		if _, err := tx.exec(stmtOpen, newDue, a.ID); err != nil {
-			return err
-		}
+	s.number = e.inserted
+	return true, nil
+}
+
+// insertFirst writes a slot's first attempt, if the slot is not there yet.
+func (s *slotRow) insertFirst(tx session, r row) (held bool, err error) {
+	if inserted, err := s.insert(tx, live([]attempt.Attempt{r.Attempt})); err != nil || !inserted {
+		return false, err
 	}
-	e = &encoder{}
-	e.event(w.Event)
-	if e.err != nil {
-		return e.err
+	return true, insertAttempt(tx, s.number, r)
+}
+
+// updateGuessed writes an attempt's next state, if it is still as the caller knows it.
+func updateGuessed(tx session, r row) (held bool, err error) {
+	if updated, err := updateAttempt(tx, r); err != nil || !updated {
+		return false, err
 	}
-	_, err := tx.exec(stmtInsertEvent, e.values...)
+	had, has := live([]attempt.Attempt{*r.old}), live([]attempt.Attempt{r.Attempt})
+	if had == has {
+		return true, nil
+	}
+	slot, _, err := one(tx, stmtSlotOf, r.Attempt.ID)
+	if err != nil {
+		return true, err
+	}
+	return true, setLive(tx, slot, had, has)
+}
+
+// insertAttempt writes a new attempt with its event.
+func insertAttempt(tx session, slot int64, r row) error {
+	r.arguments.attempt[slotArg].Value = slot
+	if _, err := tx.execArgs(r.stmt, r.arguments.attempt); err != nil {
+		return err
+	}
+	_, err := tx.execArgs(stmtInsertEvent, r.arguments.event)
 	return err
+}
+
+// updateAttempt writes an attempt's next state with its event, if it is still at the old version and due when that was.
+// Nothing is written otherwise.
+func updateAttempt(tx session, r row) (updated bool, err error) {
+	n, err := tx.execArgs(r.stmt, r.arguments.attempt)
+	if err != nil || n.changed == 0 {
+		return false, err
+	}
+	_, err = tx.execArgs(stmtInsertEvent, r.arguments.event)
+	return err == nil, err
 }

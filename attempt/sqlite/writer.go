@@ -14,6 +14,7 @@ type writer struct {
 	db   *sql.DB
 	conn *sql.Conn
 	raw  rawSession
+	last int
 }
 
 // with runs f on the driver's connection, after opening it if need be.

@@ -37,15 +37,15 @@ CREATE TABLE chargeonce_attempts (
     fence             INTEGER NOT NULL,
     claims            TEXT,                -- this and the other texts below: JSON
     first_claim_at    INTEGER,
-    sends             INTEGER NOT NULL,
-    maybe_sends       INTEGER NOT NULL,
+    sends             INTEGER NOT NULL DEFAULT 0,
+    maybe_sends       INTEGER NOT NULL DEFAULT 0,
     last_sent_at      INTEGER,
     refusal           TEXT,
     answer            TEXT,
     charges           TEXT,
-    charge_id         TEXT NOT NULL,
+    charge_id         TEXT NOT NULL DEFAULT '',
     none_asked_at     TEXT,
-    asks              INTEGER NOT NULL,
+    asks              INTEGER NOT NULL DEFAULT 0,
     next_check_at     INTEGER,
     asking_ended_at   INTEGER,
     duties            TEXT,
@@ -65,9 +65,6 @@ CREATE TABLE chargeonce_events (
     PRIMARY KEY (attempt_id, version)
 ) STRICT, WITHOUT ROWID;
 
--- The attempts that are not final, and the others that are to be looked at again: few, however many there are in all.
-CREATE TABLE chargeonce_open (
-    due        INTEGER NOT NULL, -- next_check_at; 9223372036854775807: never
-    attempt_id TEXT NOT NULL,
-    PRIMARY KEY (due, attempt_id)
-) STRICT, WITHOUT ROWID;
+-- The attempts that are not final, and the others that are to be looked at again, by when: few, however many there are in all.
+CREATE INDEX chargeonce_open ON chargeonce_attempts (next_check_at)
+    WHERE next_check_at IS NOT NULL OR status IN ('prepared', 'sending', 'unknown');
