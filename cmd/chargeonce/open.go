@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/attempt/sqlite"
+	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/payclient/standard"
+)
+
+// The providers.
+const (
+	providerFake     = "fake"     // a fake provider inside this process
+	providerStandard = "standard" // the standard charges API
+)
+
+// openStore opens the database; fresh tells that it was not there before.
+func openStore(ctx context.Context, file string) (store *sqlite.Store, fresh bool, err error) {
+	_, err = os.Stat(file)
+	fresh = errors.Is(err, fs.ErrNotExist)
+	store, err = sqlite.Open(ctx, file, sqlite.Options{})
+	return store, fresh, err
+}
+
+// openExistingStore opens the database for a command that only looks: where there is none, none is made.
+func openExistingStore(ctx context.Context, file string) (*sqlite.Store, error) {
+	if _, err := os.Stat(file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("database %s: there is no such file; --db names it", file)
+		}
+		return nil, err
+	}
+	store, _, err := openStore(ctx, file)
+	return store, err
+}
+
+// fakeAdapter is the standard adapter under a name of its own, so that no attempt of the fake provider is ever taken for one
+// of a real provider.
+type fakeAdapter struct{ *standard.Provider }
+
+// Capabilities implements [payclient.Provider].
+func (a fakeAdapter) Capabilities() payclient.Capabilities {
+	caps := a.Provider.Capabilities()
+	caps.Name = providerFake
+	return caps
+}
+
+// fakeLag is how long a charge of the fake provider may be missing from its lookups: none is, so the least time there is.
+const fakeLag = time.Millisecond
+
+// adapter makes the provider's adapter.
+func (s settings) adapter() (payclient.Provider, error) {
+	switch s.provider {
+	case providerFake:
+		p, err := standard.New(standard.Config{Token: payclient.NewSecret("fake"), LookupLag: fakeLag})
+		return fakeAdapter{p}, err
+	case providerStandard:
+		if s.standard.token.IsZero() {
+			return nil, errors.New("standard: no token; set CHARGEONCE_STANDARD_TOKEN, or standard.token_file in the config file")
+		}
+		c := s.standard
+		return standard.New(standard.Config{
+			Token: c.token, KeyRetention: c.keyRetention, KeepsSuccessesOnly: c.successesOnly, NoKeys: c.noKeys,
+			LookupLag: c.lookupLag, NoLookup: c.noLookup, IdleTimeout: c.idleTimeout,
+		})
+	}
+	return nil, errors.New("no provider; --provider fake needs nothing, --provider standard needs --url and CHARGEONCE_STANDARD_TOKEN")
+}
+
+// clientConfig is the client's configuration, every time in it said.
+func (s settings) clientConfig(adapter payclient.Provider, baseURL string) payclient.Config {
+	caps := adapter.Capabilities()
+	t := s.timings
+	if t.abandonAfter == 0 {
+		t.abandonAfter = max(30*time.Minute, 3*caps.Lookup.Lag)
+	}
+	if t.retentionMargin == 0 {
+		t.retentionMargin = min(caps.Key.Retention/10, time.Hour)
+	}
+	if t.retries == 0 {
+		t.retries = -1
+	}
+	breaker := s.breaker
+	if breaker.FailurePercent == 0 {
+		breaker.FailurePercent = -1
+	}
+	environment := s.environment
+	if environment == "" && s.provider == providerFake {
+		environment = "test"
+	}
+	return payclient.Config{
+		Provider: adapter, BaseURL: baseURL, ProviderAccount: s.providerAccount, Environment: environment,
+		DigestKeys: s.digestKeys, ReferencePrefix: s.referencePrefix, DeriveFrom: s.deriveFrom,
+		SendTimeout: t.send, CallTimeout: t.call, Retries: t.retries, FirstWait: t.firstWait, MaxWait: t.maxWait,
+		RecordTimeout: t.record, MinAge: t.minAge, AbandonAfter: t.abandonAfter, PreparedAfter: t.preparedAfter,
+		RetentionMargin: t.retentionMargin, MaxConcurrent: max(s.concurrency, 256), Breaker: breaker, Who: s.whoami(),
+	}
+}
+
+// whoami names this instance in the history.
+func (s settings) whoami() string {
+	if s.who != "" {
+		return s.who
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("chargeonce@%s:%d", host, os.Getpid())
+}
+
+// check reports everything that is wrong with provider and timings, before anything is opened.
+func (s settings) check() error {
+	adapter, err := s.adapter()
+	if err != nil {
+		return err
+	}
+	address := s.url
+	switch {
+	case s.provider == providerFake && s.url != "":
+		return errors.New("--provider fake brings its own address; --url is for --provider standard")
+	case s.provider == providerFake:
+		address = "http://127.0.0.1"
+	}
+	cfg := s.clientConfig(adapter, address)
+	cfg.Store = new(attempt.Memory) // only to be checked: nothing is kept in it
+	return cfg.Validate()
+}
+
+// connection is a client, and what it needs to be there as long as it is used.
+type connection struct {
+	*payclient.Client
+	config payclient.Config
+	close  func() error
+}
+
+// connect makes the client. For the fake provider it starts one inside this process, on the loopback, with its ledger
+// beside the database.
+func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk slog.Handler) (*connection, error) {
+	adapter, err := s.adapter()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{close: func() error { return nil }}
+	address := s.url
+	if s.provider == providerFake {
+		server, err := a.startFake(ctx, s.db+".fake-ledger")
+		if err != nil {
+			return nil, err
+		}
+		address, c.close = "http://"+server.address, server.end
+	}
+	c.config = s.clientConfig(adapter, address)
+	c.config.Store = store
+	if talk != nil {
+		c.config.Logger = slog.New(talk)
+	}
+	if c.Client, err = payclient.New(c.config); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// fakeServer is a fake provider inside this process.
+type fakeServer struct {
+	address string
+	end     func() error
+}
+
+// startFake starts the fake provider. Where another process has the ledger, it waits for it.
+func (a *app) startFake(ctx context.Context, ledger string) (*fakeServer, error) {
+	server, err := fakeprovider.Listen(fakeprovider.ServerConfig{Listen: "127.0.0.1:0", File: ledger})
+	for told := false; errors.Is(err, fakeprovider.ErrInUse); told = true {
+		if !told {
+			a.tell("another run has the fake provider's ledger %s; waiting for it to end", filepath.Base(ledger))
+		}
+		timer := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+		server, err = fakeprovider.Listen(fakeprovider.ServerConfig{Listen: "127.0.0.1:0", File: ledger})
+	}
+	if err != nil {
+		return nil, err
+	}
+	// It ends by end, after the client, and not with the context, which an interrupt cancels.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(serving) }()
+	return &fakeServer{address: server.Addr(), end: func() error {
+		stop()
+		if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}}, nil
+}

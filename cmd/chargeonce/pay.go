@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chargeonce/chargeonce/internal/batch"
+)
+
+func (a *app) payCommand() *cobra.Command {
+	var format string
+	var retryDeclined bool
+	cmd := &cobra.Command{
+		Use:   "pay FILE",
+		Short: "Pay a file of payments",
+		Long: `Pay the payments in FILE ("-": standard input), at most once each.
+
+FILE is CSV with a header, or JSON Lines, in UTF-8, with the columns
+
+  order       the order's id; with account and purpose it names what is paid once
+  amount      in major units: 548.90, 80, 35.200
+  currency    an ISO 4217 code
+  source      the payment source, a provider's token
+  account     optional: the merchant in whose name is charged
+  purpose     optional: what of the order is paid (default "charge")
+  description optional: shown to the payer
+
+in any order. A row is known by account, order and purpose, never by its line. A run
+can be interrupted, killed and repeated: a repetition sends only what is not known. A
+row that cannot be read is reported with its line and the reason, and the others are
+paid; a file whose columns cannot be known is refused whole.
+
+One result per row goes to standard output, in the file's order.
+
+Exit codes, where several apply the first one here:
+  5    some unknown: money may have moved; run the same again, it pays nothing twice
+  130  interrupted; run the same again to go on
+  1    fatal: the database, the file or the output failed
+  4    the provider's configuration or credentials
+  7    some rows refused (malformed, in conflict with an earlier payment) or not sent
+  3    some declined
+  0    all approved
+  2    the command line or the settings are wrong; nothing was sent`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := a.settings(cmd)
+			if err != nil {
+				return usage(errors.Join(err, s.check()))
+			}
+			if err := s.check(); err != nil {
+				return provider(err)
+			}
+			p := &paying{app: a, settings: s, file: args[0], retryDeclined: retryDeclined}
+			if p.format, err = fileFormat(args[0], format); err != nil {
+				return usage(err)
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&format, "format", "", "csv or jsonl, where the file's name does not say it")
+	flags.BoolVar(&retryDeclined, "retry-declined", false, "start declined payments anew")
+	flags.Int("concurrency", 0, "calls under way at once (default 8)")
+	flags.String("settle", "", "how long the provider is asked about a payment that is unknown (default 10s)")
+	return cmd
+}
+
+func fileFormat(file, said string) (batch.Format, error) {
+	if said != "" {
+		return batch.ParseFormat(said)
+	}
+	if f, ok := batch.FormatOf(file); ok {
+		return f, nil
+	}
+	return "", fmt.Errorf("%s: not .csv or .jsonl; say --format csv or --format jsonl", file)
+}
+
+// paying is one run of pay.
+type paying struct {
+	*app
+	settings      settings
+	file          string
+	format        batch.Format
+	retryDeclined bool
+
+	totals   totals
+	progress progress
+	out      *writer
+	shown    int // refused rows told on stderr
+}
+
+func (p *paying) run(ctx context.Context) (err error) {
+	if isTerminal(p.err) {
+		p.progress.to = p.err
+	}
+	p.app = &app{streams: streams{in: p.in, out: p.app.out, err: p.progress.behind(p.err)}, env: p.env}
+
+	input, err := p.open()
+	if err != nil {
+		return usage(err)
+	}
+	defer func() { _ = input.Close() }() // only read
+	rows, err := batch.NewReader(input, p.format)
+	var refused *batch.FileError
+	switch {
+	case errors.As(err, &refused):
+		return exitWith(exitRefused, fmt.Errorf("%s: %w", p.file, err))
+	case err != nil:
+		return fatal(fmt.Errorf("%s: %w", p.file, err))
+	}
+
+	signals := catchInterrupts(ctx, p.interrupted)
+	defer signals.release()
+
+	store, fresh, err := openStore(ctx, p.settings.db)
+	if err != nil {
+		return fatal(err)
+	}
+	defer func() { err = keep(err, store.Close()) }()
+	if fresh {
+		where, absErr := filepath.Abs(p.settings.db)
+		if absErr != nil {
+			where = p.settings.db
+		}
+		p.tell("new database %s: it knows of no earlier payment", where)
+	}
+	client, err := p.connect(signals.start, p.settings, store, slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	if errors.Is(err, errInterrupted) {
+		return exitWith(exitInterrupted, errors.New("interrupted before anything was sent; run the same command again"))
+	}
+	if err != nil {
+		return fatal(err)
+	}
+	defer func() { err = keep(err, client.close()) }()
+
+	p.out = newWriter(p.app.out, p.settings.output, payColumns...)
+	p.out.flush = true
+	caps := client.config.Provider.Capabilities()
+	work := &batch.Run{
+		Client: client, Store: store, Rows: rows, Report: p.report, Concurrency: p.settings.concurrency,
+		Claim: client.config.CallTimeout + client.config.RecordTimeout, SettleFor: p.settings.settleFor,
+		BreakerWait: client.config.Breaker.OpenFor, CanAsk: caps.Lookup.ByReference, RetryDeclined: p.retryDeclined,
+	}
+	stop := work.Do(signals.start, signals.calls)
+	// Every outcome that was received is stored before the program ends.
+	if err := client.Close(context.WithoutCancel(ctx)); err != nil {
+		return fatal(err)
+	}
+	return p.end(stop)
+}
+
+// keep returns the error that ends the program: an earlier one goes first.
+func keep(err, later error) error {
+	if err != nil || later == nil {
+		return err
+	}
+	return fatal(later)
+}
+
+func (p *paying) open() (io.ReadCloser, error) {
+	if p.file != "-" {
+		return os.Open(p.file)
+	}
+	if p.settings.noInput && isTerminal(p.in) {
+		return nil, errors.New("standard input is a terminal, and --no-input says not to wait for a person")
+	}
+	return io.NopCloser(p.in), nil
+}
+
+// name is how the file is called in reports.
+func (p *paying) name() string {
+	if p.file == "-" {
+		return "standard input"
+	}
+	return p.file
+}
+
+// refusedShown bounds how many refused rows are also told on stderr, where somebody reads; all are on stdout.
+const refusedShown = 100
+
+func (p *paying) report(r batch.Result) error {
+	p.totals.add(r)
+	if len(r.Problems) > 0 {
+		if p.shown++; p.shown <= refusedShown {
+			lines := fmt.Sprint(r.Line)
+			if r.LastLine > r.Line {
+				lines = fmt.Sprintf("%d-%d", r.Line, r.LastLine)
+			}
+			_, _ = fmt.Fprintf(p.err, "%s:%s: %s\n", cleanField(p.name()), lines, cleanField(r.Message))
+		}
+	}
+	err := p.out.add(payRecordOf(p.name(), r), func() []string { return payCells(r) })
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	p.progress.show(&p.totals)
+	return nil
+}
+
+func (p *paying) interrupted(n int) {
+	switch n {
+	case 1:
+		p.tell("interrupted: no further payment is begun, those under way are ended (once more: cut them off; what is known of them is stored all the same)")
+	default:
+		p.tell("interrupted again: calls under way are cut off and their outcomes stored")
+	}
+}
+
+// end writes the totals and says with which code the program ends.
+func (p *paying) end(stop *batch.Stop) error {
+	p.progress.clear()
+	code := p.totals.code(stop)
+	if err := p.writeTotals(); err != nil {
+		if stop == nil {
+			stop = &batch.Stop{Kind: batch.StopOutput, Err: fmt.Errorf("write the results: %w", err)}
+		}
+		code = p.totals.code(stop)
+	}
+	if p.shown > refusedShown {
+		p.tell("%d more rows were refused, see the results", p.shown-refusedShown)
+	}
+	if stop != nil {
+		p.tell("%s", stopText(stop))
+	}
+	p.tell("%s", p.totals.line())
+	if p.totals.open > 0 {
+		p.tell("%d payments are not settled: money may have moved. Run the same command again: it asks, and pays nothing twice", p.totals.open)
+	}
+	if code == exitOK {
+		return nil
+	}
+	return &exitError{code: code}
+}
+
+func stopText(stop *batch.Stop) string {
+	switch stop.Kind {
+	case batch.StopInterrupted:
+		return "interrupted; the rows behind were not begun. Run the same command again to go on: nothing is paid twice"
+	case batch.StopProvider, batch.StopUnreachable, batch.StopUnreadable:
+		return fmt.Sprintf("stopped: %v. Rows marked as not sent were not sent", stop.Err)
+	}
+	return fmt.Sprintf("stopped: %v. Every outcome is in the database; run the same command again to go on", stop.Err)
+}
+
+// writeTotals ends the output: the totals are a part of a table, and talk beside JSON.
+func (p *paying) writeTotals() error {
+	lines := p.totals.byCurrency()
+	if p.settings.output != outputTable {
+		for _, line := range lines {
+			_, _ = fmt.Fprintln(p.err, line)
+		}
+		return p.out.close()
+	}
+	if len(lines) > 0 {
+		if _, err := p.out.to.WriteString("\n"); err != nil {
+			return err
+		}
+	}
+	for _, line := range lines {
+		if _, err := p.out.to.WriteString(line + "\n"); err != nil {
+			return err
+		}
+	}
+	return p.out.close()
+}

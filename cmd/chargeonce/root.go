@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// streams are what a command reads and writes. stdout is data, stderr is talk.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// app is what all commands share.
+type app struct {
+	streams
+	env func(name string) (string, bool)
+}
+
+// run runs the program and returns its exit code.
+func run(ctx context.Context, args []string, s streams, env func(string) (string, bool)) int {
+	a := &app{streams: s, env: env}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.ExecuteContext(ctx)
+	var exit *exitError
+	if err != nil && (!errors.As(err, &exit) || exit.err != nil) {
+		_, _ = fmt.Fprintf(s.err, "chargeonce: %s\n", cleanLines(err.Error()))
+	}
+	return codeOf(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "chargeonce",
+		Short: "Pay files of payments, at most once each",
+		Long: `Pay files of payments, at most once each, and see what became of every attempt.
+
+Try it, with a fake provider that needs nothing:
+
+  chargeonce pay testdata/payments.csv --provider fake
+
+Every setting can be given as a flag, in the environment as CHARGEONCE_NAME, or in
+a TOML file named by --config; the first of these wins. Secrets are never flags:
+CHARGEONCE_STANDARD_TOKEN or standard.token_file, CHARGEONCE_DIGEST_KEY or
+digest_key_file.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.String("db", "", `the database, sqlite:FILE (default "sqlite:chargeonce.db")`)
+	flags.String("provider", "", "the payment provider: fake, standard")
+	flags.String("url", "", "the provider's address, https://...")
+	flags.String("output", "", `the form of results: table, json, jsonl (default "table")`)
+	flags.String("config", "", "a TOML file with settings")
+	flags.Bool("no-input", false, "never wait for a person")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "output" || f.Name == "provider" {
+			values := map[string][]string{"output": {"table", "json", "jsonl"}, "provider": {providerFake, providerStandard}}[f.Name]
+			// It fails only for a flag that does not exist.
+			_ = root.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// settings resolves what flags, environment and config file say. Its error is a mistake in them.
+func (a *app) settings(cmd *cobra.Command) (settings, error) {
+	return resolve(given{env: a.env, flag: func(key string) (string, bool) {
+		f := cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))
+		if f == nil || !f.Changed {
+			return "", false
+		}
+		return f.Value.String(), true
+	}})
+}
+
+// tell writes talk.
+func (a *app) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.err, "chargeonce: %s\n", cleanLines(fmt.Sprintf(format, args...)))
+}
+
+// isTerminal tells whether a stream is one.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && terminal(f)
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/chargeonce/chargeonce/internal/batch"
+	"github.com/chargeonce/chargeonce/money"
+)
+
+// totals counts the rows of a run and sums their amounts, exactly and without limit.
+type totals struct {
+	rows      int
+	byOutcome map[batch.Outcome]int
+	sums      map[sumKey]*sum
+	existing  int // told from the store
+
+	open     int // money may have moved
+	provider int // refused for configuration or credentials
+	rejected int // refused by the provider as malformed
+}
+
+type sumKey struct {
+	currency string
+	outcome  batch.Outcome
+}
+
+type sum struct {
+	rows  int
+	minor big.Int
+}
+
+// outcomes is the order in which outcomes are shown.
+var outcomes = []batch.Outcome{batch.Approved, batch.Declined, batch.Unknown, batch.Violation, batch.Refused, batch.NotSent}
+
+func (t *totals) add(r batch.Result) {
+	if t.byOutcome == nil {
+		t.byOutcome, t.sums = make(map[batch.Outcome]int), make(map[sumKey]*sum)
+	}
+	t.rows++
+	t.byOutcome[r.Outcome]++
+	if r.Existing {
+		t.existing++
+	}
+	switch {
+	case r.Open():
+		t.open++
+	case r.ProviderFault():
+		t.provider++
+	case r.Outcome == batch.Violation:
+		t.rejected++
+	}
+	if !r.Amount.Valid() {
+		return
+	}
+	key := sumKey{r.Amount.Currency(), r.Outcome}
+	s := t.sums[key]
+	if s == nil {
+		s = new(sum)
+		t.sums[key] = s
+	}
+	s.rows++
+	s.minor.Add(&s.minor, big.NewInt(r.Amount.Minor()))
+}
+
+// line says the numbers of rows in one line.
+func (t *totals) line() string {
+	parts := []string{fmt.Sprintf("%d rows", t.rows)}
+	for _, o := range outcomes {
+		if n := t.byOutcome[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, words(o)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func words(o batch.Outcome) string { return strings.ReplaceAll(string(o), "_", " ") }
+
+// byCurrency says, for each currency, how many rows ended how, and their sums.
+func (t *totals) byCurrency() []string {
+	currencies := make(map[string]bool)
+	for key := range t.sums {
+		currencies[key.currency] = true
+	}
+	var lines []string
+	for _, currency := range slices.Sorted(maps.Keys(currencies)) {
+		var parts []string
+		for _, o := range outcomes {
+			if s := t.sums[sumKey{currency, o}]; s != nil {
+				parts = append(parts, fmt.Sprintf("%s %s (%d)", words(o), decimal(&s.minor, currency), s.rows))
+			}
+		}
+		lines = append(lines, currency+"  "+strings.Join(parts, ", "))
+	}
+	return lines
+}
+
+// decimal writes minor units in major units. It is for sums, which may be larger than any amount.
+func decimal(minor *big.Int, currency string) string {
+	digits := minor.String()
+	decimals, _ := money.Decimals(currency)
+	if decimals == 0 {
+		return digits
+	}
+	for len(digits) <= decimals {
+		digits = "0" + digits
+	}
+	return digits[:len(digits)-decimals] + "." + digits[len(digits)-decimals:]
+}
+
+// code is the exit code for the rows and for what ended the run.
+func (t *totals) code(stop *batch.Stop) int {
+	kind := batch.StopKind(0)
+	if stop != nil {
+		kind = stop.Kind
+	}
+	switch {
+	case t.open > 0:
+		return exitUnknown // nothing hides an unknown
+	case kind == batch.StopInterrupted:
+		return exitInterrupted
+	case kind == batch.StopStore, kind == batch.StopInput, kind == batch.StopOutput:
+		return exitFatal
+	case kind == batch.StopProvider, t.provider > 0:
+		return exitProvider
+	case t.rejected+t.byOutcome[batch.Refused]+t.byOutcome[batch.NotSent] > 0, kind != 0:
+		return exitRefused
+	case t.byOutcome[batch.Declined] > 0:
+		return exitDeclined
+	}
+	return exitOK
+}

@@ -1,0 +1,142 @@
+package batch
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/money"
+	"github.com/chargeonce/chargeonce/payclient"
+)
+
+// Outcome is what became of a row.
+type Outcome string
+
+// The outcomes of a row. The first four are the payment's own.
+const (
+	Approved  Outcome = "approved"
+	Declined  Outcome = "declined"
+	Unknown   Outcome = "unknown"            // money may have moved; run again, or ask later
+	Violation Outcome = "contract_violation" // moved says whether money may be involved
+	Refused   Outcome = "refused"            // the row itself: malformed, or at odds with what was paid before. This run sent nothing
+	NotSent   Outcome = "not_sent"           // no money moved, and nothing was sent; run again
+)
+
+// Reasons of a row besides those of package attempt, [Malformed] and [Duplicate].
+const (
+	Conflict         = "conflict"          // another payment of the order, with another amount or source, is not settled
+	AlreadyPaid      = "already_paid"      // the order was paid with another amount or source
+	InvalidIntent    = "invalid_intent"    // cannot be a new payment: a withdrawn currency, for instance
+	StoreUnavailable = "store_unavailable" // nobody knows how the payment stands
+	Stopped          = "stopped"           // the run was stopped before the row's turn
+	Interrupted      = "interrupted"       // the run was told to end before the row's turn
+)
+
+// Result is what became of one row.
+type Result struct {
+	Line     int
+	LastLine int
+	Slot     attempt.Slot
+	Amount   money.Amount // zero where it could not be read
+	Outcome  Outcome
+	Moved    attempt.Moved
+	Reason   string
+	Problems []Problem // of a row that was refused as it stood in the file
+	Message  string    // for a person, where the rest does not say it
+
+	// Existing: this run sent nothing, the result is that of earlier sends.
+	Existing bool
+	// Payment is the attempt that the result tells of; nil where there is none.
+	Payment *payclient.Result
+}
+
+// Open tells whether money may have moved and it is not settled.
+func (r Result) Open() bool {
+	return r.Outcome == Unknown || r.Outcome == Violation && r.Moved != attempt.MovedNo
+}
+
+// refusedRow tells of a row that the reader refused.
+func refusedRow(e *RowError) Result {
+	problems := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		problems[i] = p.String()
+	}
+	message := strings.Join(problems, "; ")
+	return Result{
+		Line: e.Line, LastLine: e.LastLine, Slot: e.Slot, Outcome: Refused, Moved: attempt.MovedNo,
+		Reason: e.Why, Problems: e.Problems, Message: message,
+	}
+}
+
+// resultOf tells of a row by what the client returned.
+func resultOf(row Row, p payclient.Result, err error) Result {
+	r := Result{Line: row.Line, LastLine: row.Line, Slot: row.Intent.Slot(), Amount: row.Intent.Amount}
+	if p.AttemptID != "" {
+		r.Payment, r.Existing = &p, p.Existing
+	}
+	var notPaid *attempt.NotPaidError
+	var conflict *attempt.ConflictError
+	var paid *attempt.PaidError
+	switch {
+	case err == nil:
+		r.tell(p)
+		return r
+	case errors.As(err, &notPaid):
+		r.Outcome, r.Moved, r.Reason = NotSent, attempt.MovedNo, string(notPaid.Reason)
+	case errors.As(err, &conflict):
+		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, Conflict
+	case errors.As(err, &paid):
+		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, AlreadyPaid
+	case errors.Is(err, attempt.ErrInvalidIntent):
+		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, InvalidIntent
+	default:
+		r.Outcome, r.Moved, r.Reason = Unknown, attempt.MovedMaybe, StoreUnavailable
+	}
+	r.Message = HideCards(err.Error())
+	return r
+}
+
+// tell takes over the payment's own outcome.
+func (r *Result) tell(p payclient.Result) {
+	r.Moved, r.Reason = p.Moved, string(p.Reason)
+	switch p.Outcome {
+	case payclient.Approved:
+		r.Outcome = Approved
+	case payclient.Declined:
+		r.Outcome = Declined
+	case payclient.ContractViolation:
+		r.Outcome = Violation
+	default:
+		r.Outcome = Unknown
+		if !p.Open() { // told of an attempt that ended without money, or that nobody has sent
+			r.Outcome = NotSent
+		}
+	}
+	switch {
+	case p.RecordErr != nil:
+		r.Message = HideCards(p.RecordErr.Error())
+	case r.Outcome != Approved:
+		r.Message = p.Attempt.Answer.Detail
+	}
+}
+
+// inFlightUntil returns when the claim of somebody else ends that stands between the row and its payment, by the store's
+// clock; zero where none does.
+func inFlightUntil(p payclient.Result, err error, now time.Time) time.Time {
+	var conflict *attempt.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		return conflict.Attempt.ClaimedUntil(now)
+	case err == nil && p.Existing && p.Attempt.Status == attempt.StatusSending:
+		return p.Attempt.ClaimedUntil(now)
+	}
+	return time.Time{}
+}
+
+// ProviderFault tells whether the provider's configuration or credentials are at fault, so that every other row would meet
+// the same.
+func (r Result) ProviderFault() bool {
+	kind, _ := lasting(r)
+	return kind == StopProvider
+}

@@ -1,0 +1,225 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/payclient"
+)
+
+// Client is what a run needs of a payclient.Client.
+type Client interface {
+	Pay(ctx context.Context, intent attempt.Intent) (payclient.Result, error)
+	Check(ctx context.Context, slot attempt.Slot) (payclient.Result, error)
+	Status(ctx context.Context, slot attempt.Slot) (payclient.Result, error)
+}
+
+// Store is what a run needs of an attempt.Store: it only reads.
+type Store interface {
+	Slot(ctx context.Context, slot attempt.Slot) (attempt.View, error)
+}
+
+// Rows is where the rows come from: a [Reader].
+type Rows interface {
+	Next() (Row, error)
+}
+
+// Run pays the rows of a file, several at once, and reports them in the file's order.
+type Run struct {
+	Client Client
+	Store  Store
+	Rows   Rows
+	// Report is told of each row, in the file's order, by one goroutine. Its error stops the run.
+	Report func(Result) error
+
+	// Concurrency is how many calls may be under way at once; at least 1.
+	Concurrency int
+	// Claim is how long a claim lasts: how long a row may wait for a run that is dead or runs beside this one.
+	Claim time.Duration
+	// SettleFor is how long the provider is asked about a row that is unknown before the row is reported as that.
+	SettleFor time.Duration
+	// BreakerWait is how long the client's circuit breaker stays open.
+	BreakerWait time.Duration
+	// CanAsk: the provider can be asked about a payment.
+	CanAsk bool
+	// RetryDeclined starts declined rows anew: those that were declined when the run began.
+	RetryDeclined bool
+
+	began time.Time // by the store's clock
+	turns chan struct{}
+	stop  atomic.Pointer[Stop]
+	pause atomic.Int64 // local Unix nanoseconds: nothing is started before
+	tally tally
+}
+
+// maxWaiting bounds the rows that have begun or ended and are not reported yet, because one before them has not ended.
+const maxWaiting = 4096
+
+// StopKind says why a run ended before its file did.
+type StopKind uint8
+
+// Why a run ends early.
+const (
+	StopProvider    StopKind = iota + 1 // credentials or configuration: the provider refuses whatever is sent
+	StopUnreachable                     // no connection to the provider, again and again
+	StopUnreadable                      // the provider's answers are not those of its API, again and again
+	StopStore                           // the store cannot be read or written
+	StopInput                           // the file could not be read to its end
+	StopOutput                          // the results cannot be reported
+	StopInterrupted                     // told to end
+)
+
+// Stop is why a run ended early.
+type Stop struct {
+	Kind StopKind
+	Err  error
+}
+
+// tells says whether the rest of the file is still read, and told of from the store.
+func (s *Stop) tells() bool { return s.Kind <= StopUnreadable }
+
+// Do runs. When start is cancelled no further row is begun; calls under way end as they would. When calls is cancelled
+// they end too, and their outcomes are stored all the same.
+//
+// It returns nil when the whole file was read and every row had its turn, else why that was not so.
+func (r *Run) Do(start, calls context.Context) *Stop {
+	r.turns = make(chan struct{}, r.Concurrency)
+	if view, err := r.Store.Slot(calls, attempt.Slot{Order: "-"}.WithDefaults()); err != nil {
+		r.stopBy(StopStore, err)
+		return r.stop.Load()
+	} else {
+		r.began = view.Now
+	}
+	waiting := make(chan *entry, maxWaiting)
+	go func() {
+		defer close(waiting)
+		r.dispatch(start, calls, waiting)
+	}()
+	var failed error
+	for e := range waiting {
+		<-e.done
+		if failed != nil {
+			continue
+		}
+		if failed = r.Report(e.result); failed != nil {
+			r.stopBy(StopOutput, failed)
+		}
+	}
+	return r.stop.Load()
+}
+
+func (r *Run) stopBy(kind StopKind, err error) { r.stop.CompareAndSwap(nil, &Stop{kind, err}) }
+
+// entry is a row that waits to be reported.
+type entry struct {
+	done   chan struct{}
+	result Result
+}
+
+func (e *entry) end(result Result) {
+	e.result = result
+	close(e.done)
+}
+
+// read is what Rows gave.
+type read struct {
+	row Row
+	err error
+}
+
+// readRows reads ahead by one row, apart from dispatch: a read from a pipe or a terminal may never return, and must not
+// keep a run from ending. Then it ends with that read.
+func (r *Run) readRows(reading context.Context) <-chan read {
+	rows := make(chan read)
+	go func() {
+		defer close(rows)
+		for {
+			row, err := r.Rows.Next()
+			select {
+			case rows <- read{row, err}:
+			case <-reading.Done():
+				return
+			}
+			var refused *RowError
+			if err != nil && !errors.As(err, &refused) {
+				return
+			}
+		}
+	}()
+	return rows
+}
+
+// dispatch begins the rows in the file's order, each as soon as there is a turn for it.
+func (r *Run) dispatch(start, calls context.Context, waiting chan<- *entry) {
+	reading, enough := context.WithCancel(start)
+	defer enough()
+	rows := r.readRows(reading)
+	for {
+		var next read
+		select {
+		case next = <-rows:
+		case <-start.Done():
+		}
+		if start.Err() != nil {
+			r.stopBy(StopInterrupted, context.Cause(start))
+			return
+		}
+		var refused *RowError
+		switch {
+		case errors.Is(next.err, io.EOF):
+			return
+		case next.err != nil && !errors.As(next.err, &refused):
+			r.stopBy(StopInput, next.err)
+			return
+		}
+		e := &entry{done: make(chan struct{})}
+		select {
+		case waiting <- e:
+		case <-start.Done():
+			r.stopBy(StopInterrupted, context.Cause(start))
+			return
+		}
+		if refused != nil {
+			e.end(refusedRow(refused))
+			continue
+		}
+		if !r.begin(start, calls, e, next.row) {
+			return
+		}
+	}
+}
+
+// begin begins a row, or tells of it where the run has stopped; false: no further row is begun.
+func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
+	p := &payment{run: r, start: start, calls: calls, row: row}
+	if r.stop.Load() == nil {
+		p.takeTurn()
+	}
+	stop := r.stop.Load()
+	switch {
+	case stop == nil && start.Err() != nil:
+		e.end(p.notBegun(Interrupted, "interrupted before its turn"))
+		r.stopBy(StopInterrupted, context.Cause(start))
+		return false
+	case stop == nil:
+		go func() {
+			result := p.pay()
+			p.endTurn()
+			r.tally.add(r, result)
+			e.end(result)
+		}()
+		return true
+	}
+	p.endTurn()
+	if stop.tells() {
+		e.end(p.fromStore(stop))
+		return true
+	}
+	e.end(p.notBegun(Stopped, fmt.Sprintf("stopped before its turn: %v", stop.Err)))
+	return false
+}
