@@ -51,4 +51,7 @@ type Charge struct {
 	NextAction  string       `json:"next_action,omitempty"` // the URL where the payer must act
 	SeenAt      time.Time    `json:"seen_at,omitzero"`      // when it was first learnt of, by the store's clock
 	Answered    bool         `json:"answered,omitempty"`    // the answer to one of our sends held it
+
+	// FailedFirst: it was known as failed before it was known as succeeded.
+	FailedFirst bool `json:"failed_first,omitempty"`
 }

@@ -68,7 +68,7 @@ func (e *NotPaidError) Error() string {
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
-	return text + "; no money moved"
+	return text + "; no money moved under attempt " + e.Attempt.ID
 }
 
 // Is matches [ErrNotPaid].

@@ -39,7 +39,7 @@ func (a *Attempt) absorb(e Evidence) {
 		a.absorbSends(e)
 	}
 	for _, c := range e.Charges {
-		a.learn(c, e.At, e.KeepsAnswers)
+		a.learn(c, e, e.KeepsAnswers)
 	}
 	if e.Kind == EvidenceLookup {
 		a.Asks++
@@ -60,7 +60,7 @@ func (a *Attempt) absorbSends(e Evidence) {
 		// without harm, everything else counted the first time.
 		for _, s := range e.Sends {
 			if s.Charge != nil {
-				a.learnAnswered(s, e.At)
+				a.learnAnswered(s, e)
 			}
 		}
 		return
@@ -74,14 +74,14 @@ func (a *Attempt) absorbSends(e Evidence) {
 		a.Fence = e.Fence // a store that has lost the claim: what was sent under it counts all the same
 	}
 	for _, s := range e.Sends {
-		a.absorbSend(s, until, e.At)
+		a.absorbSend(s, until, e)
 	}
 	if !a.Status.Final() {
 		a.Reason = lastReason(e.Sends, a.Reason)
 	}
 }
 
-func (a *Attempt) absorbSend(s Send, until, now time.Time) {
+func (a *Attempt) absorbSend(s Send, until time.Time, e Evidence) {
 	a.Sends++
 	if s.Verdict == NotSent {
 		if a.LastSentAt.IsZero() {
@@ -107,7 +107,7 @@ func (a *Attempt) absorbSend(s Send, until, now time.Time) {
 		a.refuse(Refusal{Verdict: Rejected, Answer: s.Answer})
 	}
 	if s.Charge != nil {
-		a.learnAnswered(s, now)
+		a.learnAnswered(s, e)
 	}
 }
 
@@ -140,47 +140,58 @@ func (a *Attempt) refuse(r Refusal) {
 }
 
 // learnAnswered merges the charge that an answer to one of our sends holds.
-func (a *Attempt) learnAnswered(s Send, now time.Time) {
+func (a *Attempt) learnAnswered(s Send, e Evidence) {
 	c := *s.Charge
 	c.Answered = true
-	a.learn(c, now, s.Kept)
+	a.learn(c, e, s.Kept)
 }
 
 // learn merges a charge into those known. What is final overrides what is not; success overrides failure, because money
-// counts always; a failure after success is a reversal.
-func (a *Attempt) learn(c Charge, now time.Time, kept bool) {
+// counts always; a failure after success is a reversal. kept: a failure of it speaks for every send under the key.
+func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
+	told := c.Status
 	i := slices.IndexFunc(a.Charges, func(k Charge) bool { return k.ID == c.ID })
 	if i < 0 {
-		c.SeenAt = now
+		c.SeenAt = e.At
 		a.Charges = append(slices.Clip(a.Charges), c)
 		a.NoneAskedAt = nil // the lookups that found nothing were wrong
 	} else {
 		known := a.Charges[i]
 		c.Answered = c.Answered || known.Answered
-		if outdated(known.Status, c.Status) {
+		if outdated(known, told, e.Kind) {
 			known.Answered = c.Answered
 			c = known
 		}
+		c.FailedFirst = known.FailedFirst || known.Status == ChargeFailed && c.Status == ChargeSucceeded
 		if known.Status == ChargeSucceeded && c.Status == ChargeFailed {
 			c.Status = ChargeReversed
 		}
-		if !c.Amount.Valid() {
-			c.Amount = known.Amount
+		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
+			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
 		}
 		c.SeenAt = known.SeenAt
 		a.Charges = slices.Clone(a.Charges)
 		a.Charges[i] = c
 	}
-	if c.Status == ChargeFailed {
+	if told == ChargeFailed && c.Status == ChargeFailed {
 		a.refuse(Refusal{Verdict: Refused, Kept: kept, Answer: Answer{
 			Verdict: Refused, Reason: ReasonDeclined, ChargeID: c.ID, DeclineCode: c.DeclineCode,
 		}})
 	}
 }
 
-// outdated tells whether a report of a charge is older than what is known of it.
-func outdated(known, told ChargeStatus) bool {
-	return known == ChargeReversed || told == ChargePending && known != ChargePending
+// outdated tells whether a report of a charge is older than what is known of it. News may be delivered late and twice, so
+// a failure that was known before the success is no reversal unless the provider was asked just now.
+func outdated(known Charge, told ChargeStatus, from EvidenceKind) bool {
+	switch known.Status {
+	case ChargeReversed:
+		return true
+	case ChargeSucceeded:
+		return told == ChargePending || told == ChargeFailed && known.FailedFirst && from != EvidenceLookup
+	case ChargeFailed:
+		return told == ChargePending
+	}
+	return false
 }
 
 // onlyFailures tells whether the provider holds nothing, as far as known, but charges that failed.
