@@ -294,7 +294,7 @@ func BenchmarkPayments(b *testing.B) {
 	})
 	b.Run("callers=64", func(b *testing.B) {
 		h, g := newHandWritten(b), newHandWritten(b)
-		race(b, 64, 320, store(b),
+		race(b, 64, 960, store(b),
 			rival{"hand", func(o string) error { return h.pay(o, h.each) }},
 			rival{"grouped", func(o string) error { return g.pay(o, g.grouped) }})
 	})

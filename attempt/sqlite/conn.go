@@ -31,10 +31,11 @@ func newConnector(path string, read bool) (*connector, error) {
 	if abs[0] != '/' {
 		abs = "/" + abs // "C:/x"
 	}
-	query := "_txlock=immediate&_busy_timeout=0"
+	// mode=rw: a file that was deleted is not made anew, empty, by a connection that is opened later.
+	query := "mode=rw&_txlock=immediate&_busy_timeout=0"
 	if read {
 		// A reader meets a lock only for the moment in which another process opens, closes or recovers the log.
-		query = "_txlock=deferred&_busy_timeout=5000"
+		query = "mode=rw&_txlock=deferred&_busy_timeout=5000"
 	}
 	u := url.URL{Scheme: "file", Path: abs, RawQuery: query}
 	base, err := sqlite.NewConnector(u.String())
@@ -126,7 +127,7 @@ func pragma(ctx context.Context, conn driver.Conn, text string) (driver.Value, e
 		return nil, err
 	}
 	row := make([]driver.Value, len(rows.Columns()))
-	if err = rows.Next(row); err == io.EOF {
+	if err = rows.Next(row); errors.Is(err, io.EOF) {
 		err = nil
 	}
 	if err := errors.Join(err, rows.Close()); err != nil || len(row) == 0 {

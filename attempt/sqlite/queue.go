@@ -10,28 +10,28 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
-// queue holds the steps that wait for the writer. There is no goroutine of its own: one of the waiting calls leads. It takes
-// all that is pending into one transaction, commits, wakes those whose steps are done, and when its own are, hands the lead
-// to the next one waiting. So a lone caller pays for no switch, and while one commit is under way the next batch gathers.
+// queue holds what waits for the writer. It has no goroutine of its own: one of the waiting calls leads. It takes all that
+// is pending into one transaction, commits, wakes those whose items are done, and when its own are, hands the lead to the
+// next one waiting. So a lone caller pays for no switch, and while one commit is under way the next batch gathers.
 type queue struct {
 	mu       sync.Mutex
 	led      bool    // a call leads
-	outcomes []*item // waiting, oldest first; they go first
+	outcomes []*item // waiting, oldest first; they go before the others
 	others   []*item // waiting, oldest first
 	closed   bool
-	idle     chan struct{} // closed when a closed queue has nobody leading
+	idle     chan struct{} // of a closed queue: closed when nobody leads any more
 }
 
 // item is one step, or other work that writes, on its way through the queue.
 type item struct {
 	call *call
-	step *attempt.Step // nil for work
-	belief
+	step *attempt.Step       // nil for work
 	work func(session) error // in the batch's transaction
+	belief
 
 	written  []attempt.Write // by the last run of the step
 	err      error
-	panicked any
+	panicked any // what the step panicked with
 }
 
 func (i *item) outcome() bool { return i.step != nil && i.step.Outcome }
@@ -39,26 +39,23 @@ func (i *item) outcome() bool { return i.step != nil && i.step.Outcome }
 // call is one caller that waits for its items.
 type call struct {
 	ctx   context.Context
-	alone bool // needs the writer for itself: InTx
-
-	// Under the queue's lock:
-	left  int  // items that are not done
-	leads bool // this call leads
-
-	wake chan struct{} // has room for one: all items are done, or the call leads
-	own  [1]*item
-	one  item
+	since time.Time
+	alone bool      // needs the writer for itself
+	wake  chan bool // has room for one: true, the call leads; false, its items are done
+	left  int       // items that are not done; under the queue's lock
+	leads bool      // under the queue's lock
+	first item
 }
 
-// newCall returns a call with room for one item.
 func newCall(ctx context.Context) *call {
-	c := &call{ctx: ctx, wake: make(chan struct{}, 1)}
-	c.one.call = c
-	c.own[0] = &c.one
+	c := &call{ctx: ctx, since: time.Now(), wake: make(chan bool, 1)}
+	c.first.call = c
 	return c
 }
 
-// enter puts items into the queue and waits until they are done or the call leads; leads says which.
+var errClosed = fmt.Errorf("%w: closed", attempt.ErrUnavailable)
+
+// enter puts a call's items into the queue and waits until they are done or the call leads.
 func (q *queue) enter(c *call, items []*item) (leads bool) {
 	q.mu.Lock()
 	if q.closed {
@@ -78,34 +75,29 @@ func (q *queue) enter(c *call, items []*item) (leads bool) {
 	}
 	if !q.led {
 		q.led, c.leads = true, true
-	}
-	leads = c.leads
-	q.mu.Unlock()
-	if leads {
+		q.mu.Unlock()
 		return true
 	}
+	q.mu.Unlock()
 	return q.wait(c)
 }
-
-var errClosed = fmt.Errorf("%w: closed", attempt.ErrUnavailable)
 
 func (q *queue) wait(c *call) (leads bool) {
 	limit := time.NewTimer(lockLimit)
 	defer limit.Stop()
 	done, late := c.ctx.Done(), limit.C
 	for {
+		var left int
 		select {
-		case <-c.wake:
+		case leads := <-c.wake:
+			return leads
 		case <-done:
 			done = nil
-			q.expire(c, true, c.ctx.Err())
+			leads, left = q.expire(c, true, c.ctx.Err())
 		case <-late:
 			late = nil
-			q.expire(c, false, errLate)
+			leads, left = q.expire(c, false, errLate)
 		}
-		q.mu.Lock()
-		leads, left := c.leads, c.left
-		q.mu.Unlock()
 		if leads || left == 0 {
 			return leads
 		}
@@ -114,9 +106,9 @@ func (q *queue) wait(c *call) (leads bool) {
 
 var errLate = fmt.Errorf("waited %s for the writer", lockLimit)
 
-// expire takes a call's waiting items out of the queue, the outcomes among them only if asked to. Those that are being
-// written already stay.
-func (q *queue) expire(c *call, outcomes bool, why error) {
+// expire takes a call's items out of the queue, the outcomes among them only if all are meant. Those that somebody is
+// writing already stay, their end is near.
+func (q *queue) expire(c *call, all bool, why error) (leads bool, left int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	drop := func(i *item) bool {
@@ -127,14 +119,12 @@ func (q *queue) expire(c *call, outcomes bool, why error) {
 		c.left--
 		return true
 	}
-	if outcomes {
+	if all {
 		q.outcomes = slices.DeleteFunc(q.outcomes, drop)
 	}
 	q.others = slices.DeleteFunc(q.others, drop)
+	return c.leads, c.left
 }
-
-// batchLimit bounds a batch, so that an outcome which comes meanwhile does not wait for long.
-const batchLimit = 256
 
 // take takes what is to be written next, at most n items: outcomes first, then others up to one that needs the writer for
 // itself.
@@ -146,10 +136,22 @@ func (q *queue) take(n int) []*item {
 	for outcomes+others < n && others < len(q.others) && !q.others[others].call.alone {
 		others++
 	}
-	batch := slices.Concat(q.outcomes[:outcomes], q.others[:others])
+	if outcomes+others == 0 {
+		return nil
+	}
+	taken := slices.Concat(q.outcomes[:outcomes], q.others[:others])
 	q.outcomes = slices.Delete(q.outcomes, 0, outcomes)
 	q.others = slices.Delete(q.others, 0, others)
-	return batch
+	return taken
+}
+
+// takeAlone takes the item of a leading call that needs the writer for itself. It fails if the item has expired.
+func (q *queue) takeAlone(c *call) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	had := len(q.others)
+	q.others = slices.DeleteFunc(q.others, func(i *item) bool { return i.call == c })
+	return len(q.others) < had
 }
 
 // done says that items are written or have failed, and wakes the calls that have none left.
@@ -159,15 +161,8 @@ func (q *queue) done(items []*item) {
 	for _, i := range items {
 		c := i.call
 		if c.left--; c.left == 0 && !c.leads {
-			c.signal()
+			c.wake <- false
 		}
-	}
-}
-
-func (c *call) signal() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -178,56 +173,46 @@ func (q *queue) pending(c *call) bool {
 	return c.left > 0
 }
 
+func (q *queue) outcomesWait() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.outcomes) > 0
+}
+
 // handOver gives the lead to the next call waiting, or to nobody.
 func (q *queue) handOver(c *call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c.leads = false
+	var next *call
 	switch {
 	case len(q.outcomes) > 0:
-		q.appoint(q.outcomes[0].call)
+		next = q.outcomes[0].call
 	case len(q.others) > 0:
-		q.appoint(q.others[0].call)
+		next = q.others[0].call
 	default:
 		q.led = false
 		if q.closed {
 			close(q.idle)
 		}
+		return
 	}
+	next.leads = true
+	next.wake <- true
 }
 
-func (q *queue) appoint(c *call) {
-	c.leads = true
-	c.signal()
-}
-
-// close lets no more items in and waits for those inside. It returns false if the queue was closed before.
+// close lets nothing more in and waits for what is inside. It returns false if the queue was closed before.
 func (q *queue) close() bool {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
 		return false
 	}
-	q.closed = true
-	q.idle = make(chan struct{})
+	q.closed, q.idle = true, make(chan struct{})
 	if !q.led {
 		close(q.idle)
 	}
 	q.mu.Unlock()
 	<-q.idle
 	return true
-}
-
-// leave takes the item of a call that had the writer for itself out of the queue.
-func (q *queue) leave(c *call) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.others = slices.DeleteFunc(q.others, func(i *item) bool { return i.call == c })
-	c.left = 0
-}
-
-func (q *queue) waitingOutcomes() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.outcomes) > 0
 }

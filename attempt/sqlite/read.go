@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"fmt"
 	"iter"
 	"time"
 
@@ -34,7 +33,7 @@ func (s *Store) Attempt(ctx context.Context, id string) (attempt.Attempt, error)
 	case err != nil:
 		return attempt.Attempt{}, s.unavailable(err)
 	case !found:
-		return attempt.Attempt{}, fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound)
+		return attempt.Attempt{}, notFound(id)
 	}
 	return a, nil
 }
@@ -46,9 +45,9 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 		return attempt.View{}, err
 	}
 	v := attempt.View{Now: s.present()}
-	number, found, err := one(r, stmtSlotByName, slot.Order, slot.Account, slot.Purpose)
-	if err == nil && found {
-		v.Attempts, err = attemptsOf(r, number)
+	n, err := number(r, stmtSlotByName, slot.Order, slot.Account, slot.Purpose)
+	if err == nil && n != 0 {
+		v.Attempts, err = attemptsOf(r, n)
 	}
 	if err != nil {
 		return attempt.View{}, s.unavailable(err)
@@ -72,7 +71,7 @@ func (s *Store) Events(ctx context.Context, id string) ([]attempt.Event, error) 
 		return nil, s.unavailable(err)
 	}
 	if len(events) == 0 {
-		return nil, fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound)
+		return nil, notFound(id)
 	}
 	return events, nil
 }
@@ -133,14 +132,14 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration) (at
 		return attempt.View{Now: s.present()}, nil
 	}
 	c := newCall(ctx)
-	c.one.work = func(tx session) error {
+	c.first.work = func(tx session) error {
 		var err error
 		v, err = s.takeDue(tx, limit, lease)
 		return err
 	}
-	s.run(c, c.own[:])
-	if c.one.err != nil {
-		return attempt.View{}, c.one.err
+	s.run(c, []*item{&c.first})
+	if c.first.err != nil {
+		return attempt.View{}, c.first.err
 	}
 	return v, nil
 }

@@ -104,7 +104,7 @@ func eachRow(rows driver.Rows, row func([]driver.Value) error) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	values := make([]driver.Value, len(rows.Columns()))
 	for {
-		if err := rows.Next(values); err == io.EOF {
+		if err := rows.Next(values); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

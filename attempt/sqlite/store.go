@@ -119,7 +119,7 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) release() error {
-	return errors.Join(s.write.close(), s.write.db.Close(), s.reads.Close())
+	return errors.Join(s.write.close(), s.reads.Close())
 }
 
 // unavailable wraps an error of the database's.

@@ -27,63 +27,63 @@ func (s *Store) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx
 	}
 	c := newCall(ctx)
 	c.alone = true
-	if !s.queue.enter(c, c.own[:]) {
-		return c.one.err
+	if !s.queue.enter(c, []*item{&c.first}) {
+		return c.first.err
 	}
-	var once sync.Once
-	release := func() {
-		once.Do(func() {
-			s.queue.leave(c)
-			s.queue.handOver(c)
-		})
-	}
+	release := sync.OnceFunc(func() { s.queue.handOver(c) })
 	defer release()
 	tx, err := s.beginTx(c)
 	if err != nil {
 		return err
 	}
-	ended := make(chan struct{})
+	rolledBack := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
+		defer close(rolledBack)
 		_ = tx.Rollback() // fails only where the transaction has ended
 		release()
 	})
 	defer func() {
 		if !stop() {
-			<-ended
+			<-rolledBack
 		}
-		_ = tx.Rollback() // after a panic; else it has ended
+		_ = tx.Rollback() // for f that failed, panicked or ended the goroutine; else it has ended
 	}()
 	if err := f(context.WithValue(ctx, inTxKey{s}, tx), tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		if ctx.Err() != nil && errors.Is(err, sql.ErrTxDone) {
-			return s.unavailable(fmt.Errorf("rolled back: %w", ctx.Err()))
-		}
-		return s.unavailable(fmt.Errorf("the commit failed: %w", err))
+	err = tx.Commit()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil:
+		return s.unavailable(fmt.Errorf("rolled back: %w", ctx.Err()))
+	case errors.Is(err, sql.ErrTxDone):
+		return s.unavailable(errors.New("rolled back: SQLite or the function had ended the transaction"))
 	}
-	return nil
+	return s.unavailable(fmt.Errorf("the commit failed: %w", err))
 }
 
-// beginTx waits for the lock of other processes, after having written the outcomes that are waiting.
+// beginTx begins a transaction of the host's, after the outcomes that are waiting.
 func (s *Store) beginTx(c *call) (*sql.Tx, error) {
-	if s.queue.waitingOutcomes() {
+	if s.queue.outcomesWait() {
 		s.batch(c)
 	}
-	if !s.queue.pending(c) {
-		return nil, c.one.err
+	if !s.queue.takeAlone(c) {
+		return nil, c.first.err
 	}
 	var tx *sql.Tx
-	err := pollBusy(c.ctx, lockLimit, func() error {
-		err := s.write.with(context.WithoutCancel(c.ctx), func(*rawSession) error { return nil })
-		if err != nil {
+	err := pollBusy(c.ctx, lockLimit, func() (err error) {
+		if err = s.write.connect(context.Background()); err != nil {
 			return err
 		}
+		// Not under c.ctx: InTx rolls back itself when it ends, and knows when that is done.
 		tx, err = s.write.conn.BeginTx(context.WithoutCancel(c.ctx), nil)
 		return err
 	})
 	if err != nil {
+		if !isBusy(err) {
+			s.write.drop()
+		}
 		return nil, s.unavailable(err)
 	}
 	return tx, nil

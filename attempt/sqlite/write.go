@@ -7,17 +7,17 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
-// one runs a query for one number.
-func one(tx session, s statement, args ...driver.Value) (n int64, found bool, err error) {
+// number runs a query for the number of a row, 0 if there is none.
+func number(tx session, s statement, args ...driver.Value) (n int64, err error) {
 	err = tx.query(s, func(row []driver.Value) error {
 		v, ok := row[0].(int64)
 		if !ok {
 			return fmt.Errorf("%v is no number", row[0])
 		}
-		n, found = v, true
+		n = v
 		return nil
 	}, args...)
-	return n, found, err
+	return n, err
 }
 
 func attemptsOf(tx session, slot int64) ([]attempt.Attempt, error) {
@@ -38,7 +38,13 @@ type slotRow struct {
 
 // write writes what a step decided on what the slot held before.
 func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row) error {
-	had, has := live(before), live(before)
+	var had driver.Value
+	for i := range before {
+		if v := liveOf(&before[i]); v != nil {
+			had = v
+		}
+	}
+	has := had
 	for _, r := range rows {
 		if r.old == nil {
 			if s.number == 0 {
@@ -52,8 +58,8 @@ func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row) error 
 		} else if updated, err := updateAttempt(tx, r); err != nil || !updated {
 			return orGone(err, "attempt %s: version %d disappeared", r.Attempt.ID, r.old.Version)
 		}
-		if r.Attempt.Status.Live() {
-			has = r.Attempt.ID
+		if v := liveOf(&r.Attempt); v != nil {
+			has = v
 		} else if has == r.Attempt.ID {
 			has = nil
 		}
@@ -72,9 +78,9 @@ func orGone(err error, format string, args ...any) error {
 	return fmt.Errorf(format+" within a transaction", args...)
 }
 
-// live returns the id of the live attempt as it stands in the slot's row.
-func live(attempts []attempt.Attempt) driver.Value {
-	if a, ok := (attempt.View{Attempts: attempts}).Live(); ok {
+// liveOf returns an attempt's id if it is live: what stands in the row of its slot. NULL stands for none.
+func liveOf(a *attempt.Attempt) driver.Value {
+	if a.Status.Live() {
 		return a.ID
 	}
 	return nil
@@ -100,7 +106,7 @@ func (s *slotRow) insert(tx session, live driver.Value) (inserted bool, err erro
 
 // insertFirst writes a slot's first attempt, if the slot is not there yet.
 func (s *slotRow) insertFirst(tx session, r row) (held bool, err error) {
-	if inserted, err := s.insert(tx, live([]attempt.Attempt{r.Attempt})); err != nil || !inserted {
+	if inserted, err := s.insert(tx, liveOf(&r.Attempt)); err != nil || !inserted {
 		return false, err
 	}
 	return true, insertAttempt(tx, s.number, r)
@@ -111,11 +117,11 @@ func updateGuessed(tx session, r row) (held bool, err error) {
 	if updated, err := updateAttempt(tx, r); err != nil || !updated {
 		return false, err
 	}
-	had, has := live([]attempt.Attempt{*r.old}), live([]attempt.Attempt{r.Attempt})
+	had, has := liveOf(r.old), liveOf(&r.Attempt)
 	if had == has {
 		return true, nil
 	}
-	slot, _, err := one(tx, stmtSlotOf, r.Attempt.ID)
+	slot, err := number(tx, stmtSlotOf, r.Attempt.ID)
 	if err != nil {
 		return true, err
 	}
