@@ -174,6 +174,7 @@ var chargeNames = []string{"id", "status", "amount", "currency", "merchant_refer
 type problem struct {
 	Type        string `json:"type"`
 	Title       string `json:"title"`
+	Status      *int   `json:"status"`
 	Detail      string `json:"detail"`
 	Code        string `json:"code"`
 	DeclineCode string `json:"decline_code"`
@@ -182,7 +183,7 @@ type problem struct {
 	Others jsontext.Value `json:",embed"`
 }
 
-var problemNames = []string{"type", "title", "detail", "code", "decline_code", "merchant_reference"}
+var problemNames = []string{"type", "title", "status", "detail", "code", "decline_code", "merchant_reference"}
 
 // ignored is a member that the API has and nobody needs.
 type ignored struct{}
@@ -300,6 +301,10 @@ func readProblem(r payclient.Response) (problem, error) {
 	}
 	if e.Code == "" && (e.Type == "" || e.Type == "about:blank") {
 		return e, errors.New("no code and no type: not an error of the API")
+	}
+	if e.Status != nil && *e.Status != r.StatusCode {
+		// RFC 9457 section 3.1.3: the status as the API gave it, to be compared where somebody on the way has changed it.
+		return e, fmt.Errorf("the problem is one of status %d", *e.Status)
 	}
 	return e, nil
 }
