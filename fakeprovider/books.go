@@ -188,14 +188,21 @@ func (p *Provider) arm(j *job) {
 }
 
 func (p *Provider) tick() {
-	if !p.enter() {
-		return
+	if p.settleNow() {
+		defer p.active.Done()
+		p.journal.sync() // a failure is kept and told with every answer
 	}
-	defer p.active.Done()
+}
+
+func (p *Provider) settleNow() bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.active.Add(1)
 	p.settle(p.config.Now())
-	p.mu.Unlock()
-	p.journal.sync() // a failure is kept and told with every answer
+	return true
 }
 
 // settle does what is due: everything that asks the books calls it first, so

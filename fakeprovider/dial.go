@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -49,7 +48,6 @@ type dialer struct {
 
 	mu     sync.Mutex // guards everything below
 	server *http.Server
-	next   int
 	closed bool
 	open   sync.WaitGroup // connections
 }
@@ -66,8 +64,7 @@ func (d *dialer) dial(addr string) (net.Conn, error) {
 			ErrorLog: log.New(io.Discard, "", 0),
 		}
 	}
-	d.next++
-	client, server := memPipe(memAddr(fmt.Sprintf("client-%d", d.next)), memAddr(addr))
+	client, server := memPipe(memAddr(d.provider.connName()), memAddr(addr))
 	d.open.Add(1)
 	// Serve starts the connection's goroutine and returns with the second
 	// Accept: no goroutine waits for connections.

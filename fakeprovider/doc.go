@@ -57,9 +57,98 @@
 // One rule tells which faults make the charge: a part that stands in place of
 // the answer (close, status, html, redirect, ...) means the request was not
 // executed, unless "book" says otherwise; a part that damages the answer
-// (cut-body, drip, set, ...) leaves the execution as it is. [Catalogue] lists
-// every part.
+// (cut-body, drip, set, ...) leaves the execution as it is.
 //
 // Faults are scripted with [Provider.Script] and [Provider.ScriptFor], set for
 // good with [Provider.Always], or drawn with [Provider.Draw].
+//
+// # Parts of a fault
+//
+// In the order in which they act, as [Catalogue] lists them; in brackets the
+// numbers that the project's fault catalogue gives to what they show (S08 is
+// about Retry-After):
+//
+//	answer                     no fault
+//	refuse-dial                connection refused; on a socket: reset unread (F28)
+//	dns-failure                no such host; on a socket: reset unread (F27)
+//	hang-dial                  no connection until the context ends; on a socket: reset unread (F25 F26)
+//	dial-timeout               the dialer's own time-out; on a socket: reset unread (F29)
+//	proxy-refused              a proxy answers CONNECT with 407; on a socket: reset unread (F20)
+//	tls-reset                  reset in the TLS handshake; on a socket: reset unread (F31)
+//	tls-unknown-authority      certificate of an unknown authority; on a socket: reset unread (F32)
+//	tls-expired                certificate has expired; on a socket: reset unread (F32)
+//	tls-wrong-name             certificate of another name; on a socket: reset unread (F32)
+//	tls-timeout                TLS handshake time-out; on a socket: reset unread (F30)
+//	no-hooks                   RoundTrip calls no httptrace hook (F22)
+//	not-sent                   a connection is had, the write fails, the provider sees nothing (F07)
+//	early:STATUS               answers with a status before the body is read (F47)
+//	read:N                     reads n bytes of the body, then resets the connection (F44)
+//	book                       executes the request although its answer is replaced
+//	book-after:DURATION        executes the request after a while, the key locked until then (F45 F57)
+//	slow:DURATION              executes at once, answers after a while, the key running until then (F45)
+//	decline[:CODE]             declines whatever the source is
+//	pending                    the charge or refund stays pending
+//	requires-action            the charge stays pending and names a URL for the payer
+//	flip:DURATION:STATUS       changes the status later: a late approval, a late failure
+//	book-amount:N              charges another amount than asked (F72)
+//	book-currency:CODE         charges in another currency than asked (F72)
+//	book-twice                 one request makes two charges
+//	hide:DURATION              keeps what is made out of searches for a while
+//	pin                        the key remembers the answer as it was sent
+//	forget                     the key remembers nothing of this request
+//	close                      closes the connection without a byte (F01 F03 F44)
+//	reset                      resets the connection (F02 F44)
+//	hang                       silence until the client gives up (F45)
+//	crash                      closes, the key stays locked until the lock times out
+//	lose-answer                book+close (F01 F44)
+//	lose-request               close (F44)
+//	never-arrives              hang (F45)
+//	garbage                    bytes that are no HTTP (F49)
+//	flood-1xx                  informational answers without end (F66)
+//	continue-close             100 Continue, then the connection ends (F46)
+//	status:STATUS              answers with a status, as problem+json (F64 F65)
+//	reply:STATUS:BODY          answers with a status and a body (F62 F71 F74)
+//	html[:STATUS]              answers with a page of HTML, 200 unless said (F71)
+//	redirect:STATUS[:LOCATION] answers with a redirect to a URL, to itself, or (none) without Location (F14 F15 F19)
+//	running                    409: the first request of this key still runs
+//	key-reused                 422: the key was used with another request
+//	gzip-bomb[:N]              200 with a gzip body that unpacks to n bytes (16 MiB unless said) (F67)
+//	lookup-empty               a search finds nothing
+//	lookup-twice               a search shows each record twice, with another id
+//	lookup-foreign             a search shows a record of another reference (F72)
+//	lookup-stuck               every page of a search is the first, has_more true
+//	lookup-null                a search answers {"data":null} (F74)
+//	lookup-cut                 a search leaves its last record out and says there is no more
+//	set:FIELD=VALUE            puts a JSON value (else a string) into a field, in a search into each record (F72 F75)
+//	add:FIELD=VALUE            adds a field, leaving one of that name in place (F73)
+//	omit:FIELD                 takes a field out (F72)
+//	bad-utf8                   puts the byte FF into every string that holds the reference
+//	bom                        a byte order mark before the body (F71)
+//	trailing[:TEXT]            text after the body, {} unless said (F74)
+//	pad:N                      n blanks after the body
+//	type[:TYPE]                another Content-Type, or none (F71)
+//	encoding:NAME              labels the plain body as gzip, deflate, ... (F68)
+//	header:NAME=VALUE          adds a header
+//	retry-after:TEXT           Retry-After with any text: seconds, a fraction, a negative or too large number, a date (S08)
+//	retry-after-date:DURATION  Retry-After as a date this far from now, in the past if negative (S08)
+//	no-replay-mark             a replay without Idempotent-Replayed
+//	cut-body:N                 promises the whole body, closes after n bytes of it (F58)
+//	cut-chunked[:N]            chunked, closes after n bytes (all unless said) without the last chunk (F59)
+//	no-length[:N]              no length at all, closes after n bytes (all unless said): a clean end (F60)
+//	wrong-length:N             announces the body's length plus n (F58 F61)
+//	empty                      the status with Content-Length 0 (F62)
+//	no-content                 204 without a body (F62)
+//	half-headers               the connection ends inside the headers (F49)
+//	reset-body:N               resets the connection after n bytes of the body (F58)
+//	stall-body:N               headers and n bytes of the body, then silence (F55 F56)
+//	pause-body:DURATION        headers, a wait, then the body (F55)
+//	drip:DURATION              one byte of the body at a time, with a wait before each (F70)
+//	both-lengths               Content-Length and chunked (F63)
+//	two-lengths                two different Content-Length headers (F49)
+//	length:TEXT                any text as Content-Length, a negative number say (F49)
+//	status-line:TEXT           any status line, such as HTTP/1.0%20201%20Created (F64)
+//	huge-headers:N             n bytes of additional headers (F50)
+//	two-answers                the answer is written twice at once (F92)
+//	extra-answer               the next request on this connection gets this answer before its own (F69)
+//	close-after-answer         the connection is promised to stay and closed after the answer (F13)
 package fakeprovider

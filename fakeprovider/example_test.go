@@ -1,10 +1,14 @@
 package fakeprovider_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+
+	"github.com/jarcoal/httpmock"
 
 	"github.com/chargeonce/chargeonce/fakeprovider"
 )
@@ -43,3 +47,134 @@ func Example() {
 	// 201 replayed=true
 	// charges: 1 keys: 1
 }
+
+// The faults of a script are written as on a command line or in a scenario
+// file.
+func ExampleParseScript() {
+	steps, err := fakeprovider.ParseScript("book+status:500 2*running answer")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	bank := fakeprovider.New(fakeprovider.Config{})
+	bank.Script(steps...)
+	client := bank.Client()
+	for range steps {
+		fmt.Println(charge(client, "key-1", "tok_visa"))
+	}
+	fmt.Println("charges:", len(bank.Charges("INV-7")))
+	// Output:
+	// 500 replayed=
+	// 409 replayed=
+	// 409 replayed=
+	// 201 replayed=true
+	// charges: 1
+}
+
+// A client that sends without keys is charged twice, and the books say so.
+func ExampleConfig_keyless() {
+	bank := fakeprovider.New(fakeprovider.Config{IgnoreKeys: true})
+	bank.Script(fakeprovider.LoseAnswer)
+	client := bank.Client()
+
+	fmt.Println(charge(client, "key-1", "tok_visa"))
+	fmt.Println(charge(client, "key-1", "tok_visa"))
+	fmt.Println("charges:", len(bank.Charges("INV-7")))
+	// Output:
+	// no answer
+	// 201 replayed=
+	// charges: 2
+}
+
+// On a socket the connection itself misbehaves.
+func ExampleProvider_ServeHTTP() {
+	bank := fakeprovider.New(fakeprovider.Config{})
+	server := httptest.NewServer(bank)
+	defer server.Close()
+	defer bank.Close()
+	bank.ScriptFor(fakeprovider.Match{Reference: "INV-7"}, fakeprovider.CutBody(30), fakeprovider.Reset)
+	bank.ScriptFor(fakeprovider.Lookups, fakeprovider.LookupEmpty)
+
+	client := &http.Client{Transport: rebase(server.URL)}
+	fmt.Println(charge(client, "key-1", "tok_visa"))
+	fmt.Println(charge(client, "key-1", "tok_visa"))
+	fmt.Println(charge(client, "key-1", "tok_visa"))
+	fmt.Println("charges:", len(bank.Charges()), "requests:", bank.RequestCount(), "not used:", bank.Unused())
+	// Output:
+	// half an answer
+	// no answer
+	// 201 replayed=true
+	// charges: 1 requests: 3 not used: [lookup-empty for GET]
+}
+
+// The same provider behind httpmock.
+func ExampleProvider_Responder() {
+	bank := fakeprovider.New(fakeprovider.Config{})
+	mock := httpmock.NewMockTransport()
+	mock.RegisterResponder("POST", "http://bank/v1/charges", bank.Responder())
+	client := &http.Client{Transport: mock}
+
+	fmt.Println(charge(client, "key-1", "tok_insufficient_funds"))
+	fmt.Println("charges:", len(bank.Charges()), "declined:", bank.Declines()[0].DeclineCode)
+	// Output:
+	// 402 replayed=
+	// charges: 0 declined: insufficient_funds
+}
+
+// Faults drawn at random are the same on every run: what the n-th request of a
+// key gets depends on the seed and the key alone.
+func ExampleProvider_Draw() {
+	bank := fakeprovider.New(fakeprovider.Config{})
+	bank.Draw(fakeprovider.Draw{Seed: 7, Rate: 0.5, Faults: []fakeprovider.Fault{fakeprovider.LoseAnswer, fakeprovider.Status(503)}})
+	client := bank.Client()
+	for _, key := range []string{"a", "b", "c"} {
+		for range 3 {
+			charge(client, key, "tok_visa")
+		}
+		var faults []fakeprovider.Fault
+		for _, r := range bank.Requests(key) {
+			faults = append(faults, r.Fault)
+		}
+		fmt.Printf("%s %q\n", key, faults)
+	}
+	// Output:
+	// a ["status:503" "lose-answer" ""]
+	// b ["status:503" "lose-answer" "status:503"]
+	// c ["lose-answer" "status:503" ""]
+}
+
+// A server of its own, as the CLI runs it.
+func ExampleListenAndServe() {
+	ctx, stop := context.WithCancel(context.Background())
+	err := fakeprovider.ListenAndServe(ctx, fakeprovider.ServerConfig{
+		Listen: "127.0.0.1:0",
+		Mode:   fakeprovider.ModeDecline,
+		Ready: func(addr string) {
+			go func() {
+				defer stop()
+				fmt.Println(charge(&http.Client{Transport: rebase("http://" + addr)}, "key-1", "tok_visa"))
+			}()
+		},
+	})
+	fmt.Println(err)
+	// Output:
+	// 402 replayed=
+	// <nil>
+}
+
+// rebase sends every request to one server, on a connection of its own.
+func rebase(url string) http.RoundTripper {
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		to, err := req.URL.Parse(url + req.URL.Path)
+		if err != nil {
+			return nil, err
+		}
+		req = req.Clone(req.Context())
+		req.URL = to
+		return (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -37,6 +38,10 @@ type inbound struct {
 // look reads what the headers, the query and the body say.
 func (in *inbound) look(c *Config) {
 	in.lookHeader(c)
+	in.lookBody()
+}
+
+func (in *inbound) lookBody() {
 	switch {
 	case in.method == http.MethodGet:
 		if in.query != "" {
@@ -123,8 +128,8 @@ type exchange struct {
 	firstOrder uint32    // the first order placed, 0 for none
 	touched    bool      // the key was changed although its answer is another's
 	keeps      bool      // this exchange owns the key's answer
-	number     uint64    // of the request, for its id
-
+	id         string    // the answer's Request-Id
+	entered    bool
 }
 
 var honest = &plan{fault: Answer, readBytes: -1}
@@ -147,6 +152,10 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.closed {
+		p.active.Add(1)
+		x.entered = true
+	}
 	x.now = p.config.Now()
 	p.settle(x.now)
 	if p.closed {
@@ -162,7 +171,7 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 		return x
 	}
 	p.lastID++
-	x.number = p.lastID
+	x.id = p.prefix + strconv.FormatUint(p.lastID, 10)
 	x.log = p.log.add(x)
 	if in.key != "" && !p.config.IgnoreKeys {
 		client := p.client(in.client)
@@ -186,6 +195,13 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 		x.conclude()
 	}
 	return x
+}
+
+// leave ends what arrive began: Close waits for it.
+func (x *exchange) leave() {
+	if x.entered {
+		x.p.active.Done()
+	}
 }
 
 // finish is called when x.wait is over and returns the answer. An answer

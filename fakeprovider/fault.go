@@ -279,6 +279,9 @@ func parsePlan(f Fault) (*plan, error) {
 			return nil, fmt.Errorf("fault %q: %s: %w", f, name, err)
 		}
 	}
+	if p.dial != dialOK && p.book {
+		return nil, fmt.Errorf("fault %q: nothing is executed without a connection", f)
+	}
 	if framed, ended := taken[slotFraming], p.end != endAnswer; framed != "" && ended {
 		return nil, fmt.Errorf("fault %q: %s leaves no answer that %s could damage", f, taken[slotAnswer], framed)
 	}

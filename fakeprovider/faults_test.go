@@ -78,6 +78,8 @@ var faultCases = []faultCase{
 	{fault: "status:500", want: "500"},                                             //
 	{fault: "book+status:500", charges: 1, want: "500"},                            //
 	{fault: "status:000", want: "0"},                                               // F64
+	{fault: "status:101", want: "101", body: "{}"},                                 // F65
+	{fault: "status:100", want: "unexpected EOF"},                                  // F46
 	{fault: "status:999", want: "999"},                                             // F64
 	{fault: "reply:422:{%22a%22:1}", want: "422", body: `{"a":1}`},                 // C24
 	{fault: "book+reply:201:null", charges: 1, want: "201", body: "null"},          // F74

@@ -25,12 +25,6 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.control(w, r)
 		return
 	}
-	if !p.enter() {
-		writePlain(w, problem(probClosed), nil)
-		return
-	}
-	defer p.active.Done()
-
 	in := &inbound{
 		method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, uri: r.URL.RequestURI(),
 		header: r.Header, conn: r.RemoteAddr,
@@ -45,9 +39,10 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		p.readBody(in, r)
 	}
-	in.look(&p.config)
+	in.lookBody()
 
 	x := p.arrive(in, c)
+	defer x.leave()
 	if !p.pause(x.wait, r.Context().Done()) {
 		panic(http.ErrAbortHandler) // the client is gone, or the provider ends
 	}
@@ -64,17 +59,6 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writePlain(w, a, x)
-}
-
-// enter counts a running request, unless the provider is closed.
-func (p *Provider) enter() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.active.Add(1)
-	return true
 }
 
 func writePlain(w http.ResponseWriter, a answer, x *exchange) {
@@ -204,11 +188,12 @@ func (p *Provider) next(conn net.Conn, br *bufio.Reader, stale []byte) {
 	}
 	in.lookHeader(&p.config)
 	p.readBody(in, r)
-	in.look(&p.config)
+	in.lookBody()
 	if _, err := conn.Write(stale); err != nil {
 		return
 	}
 	x := p.arrive(in, choice{})
+	defer x.leave()
 	if !p.pause(x.wait, nil) {
 		return
 	}

@@ -280,3 +280,29 @@ func FuzzParseFault(f *testing.F) {
 		}
 	})
 }
+
+// The package documentation lists every part of a fault as Catalogue does.
+func TestDocListsCatalogue(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, f := range Catalogue() {
+		name := f.Name
+		switch {
+		case strings.HasPrefix(f.Arg, "["):
+			name += "[:" + strings.Trim(f.Arg, "[]") + "]"
+		case f.Arg != "":
+			name += ":" + f.Arg
+		}
+		what := f.What
+		if f.Covers != "" {
+			what += " (" + f.Covers + ")"
+		}
+		fmt.Fprintf(&table, "//\t%-26s %s\n", name, what)
+	}
+	if !strings.Contains(string(doc), table.String()) {
+		t.Errorf("doc.go lacks this table:\n%s", table.String())
+	}
+}

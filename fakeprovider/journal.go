@@ -19,9 +19,9 @@ var ErrInUse = errors.New("the ledger file is in use by another fake provider")
 
 // Open returns a provider whose books are kept in a file and survive a
 // restart, kill -9 included: a charge is on disk before it is answered, a
-// line that was being written when the process died is dropped, and what was
-// accepted and not yet due (fault "book-after") is booked when its time has
-// come. Faults are not kept. Only one provider may have a file; a second one
+// line that was being written when the process died is dropped, and a charge
+// or refund that was accepted and not yet due (fault "book-after") is booked
+// when its time has come. Faults are not kept. Only one provider may have a file; a second one
 // gets ErrInUse. Close releases it.
 func Open(file string, c Config) (*Provider, error) {
 	if _, err := c.Script.parse(); err != nil {
@@ -340,7 +340,7 @@ func (j *journal) concluded(x *exchange) {
 	}
 	must := len(lines) > 0
 	if x.log != nil {
-		r := x.log.Request
+		r := x.log.public()
 		lines = append(lines, line{T: "request", Request: &r})
 	}
 	j.append(must, lines...)

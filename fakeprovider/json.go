@@ -90,7 +90,7 @@ func (s *scanner) object(depth int) ([]member, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, err := unquote(raw)
+		name, err := memberName(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -199,6 +199,25 @@ func (s *scanner) str() ([]byte, error) {
 		}
 	}
 	return nil, errJSON
+}
+
+// memberName is unquote for a name; the API's own names need no allocation.
+func memberName(raw []byte) (string, error) {
+	switch string(raw[1 : len(raw)-1]) {
+	case "amount":
+		return "amount", nil
+	case "currency":
+		return "currency", nil
+	case "source":
+		return "source", nil
+	case "merchant_reference":
+		return "merchant_reference", nil
+	case "description":
+		return "description", nil
+	case "charge":
+		return "charge", nil
+	}
+	return unquote(raw)
 }
 
 // unquote returns the text of a JSON string.

@@ -3,7 +3,6 @@ package fakeprovider
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
 	"time"
 )
 
@@ -31,9 +30,26 @@ type Request struct {
 	Replayed  bool      `json:"replayed,omitempty"`
 }
 
-// logged is a Request while it is kept.
+// logged is a Request while it is kept: the bytes are the request's own,
+// which nobody changes any more.
 type logged struct {
 	Request
+	body, answer []byte
+}
+
+func (l *logged) public() Request {
+	r := l.Request
+	if l.body != nil {
+		r.Body = string(l.body)
+	}
+	if l.answer != nil {
+		r.Answer = string(l.answer)
+	}
+	if r.Body != "" && r.BodyHash == "" {
+		sum := sha256.Sum256([]byte(r.Body))
+		r.BodyHash = hex.EncodeToString(sum[:])
+	}
+	return r
 }
 
 // requestLog keeps the latest requests and counts all.
@@ -50,10 +66,10 @@ func (l *requestLog) add(x *exchange) *logged {
 		return nil
 	}
 	in := x.in
-	r := &logged{Request{
+	r := &logged{body: in.body, Request: Request{
 		Number: l.total, Time: x.now, Client: in.client, Method: in.method, Path: in.path, Query: in.query,
 		Key: in.key, RawKey: in.rawKey, Reference: in.reference, Source: in.source,
-		Body: string(in.body), Cut: in.cut, Conn: in.conn, Reused: in.reused,
+		Cut: in.cut, Conn: in.conn, Reused: in.reused,
 	}}
 	if x.plan.fault != Answer {
 		r.Fault = x.plan.fault
@@ -78,9 +94,9 @@ func (l *requestLog) answered(x *exchange) {
 	if x.log == nil {
 		return
 	}
-	x.log.ID = x.requestID()
+	x.log.ID = x.id
 	if x.end == endAnswer {
-		x.log.Status, x.log.Answer, x.log.Replayed = x.ans.status, string(x.ans.body), x.ans.replayed
+		x.log.Status, x.log.answer, x.log.Replayed = x.ans.status, x.ans.body, x.ans.replayed
 	}
 }
 
@@ -88,18 +104,7 @@ func (l *requestLog) answered(x *exchange) {
 func (l *requestLog) snapshot() []Request {
 	list := make([]Request, 0, len(l.ring))
 	for i := range l.ring {
-		r := l.ring[(l.start+i)%len(l.ring)].Request
-		if r.Body != "" {
-			sum := sha256.Sum256([]byte(r.Body))
-			r.BodyHash = hex.EncodeToString(sum[:])
-		}
-		list = append(list, r)
+		list = append(list, l.ring[(l.start+i)%len(l.ring)].public())
 	}
 	return list
-}
-
-func (x *exchange) requestID() string {
-	b := make([]byte, 0, 32)
-	b = append(b, x.p.prefix...)
-	return string(strconv.AppendUint(b, x.number, 10))
 }

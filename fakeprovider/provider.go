@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +20,14 @@ type Provider struct {
 	seed   maphash.Seed
 	prefix string // of request ids
 
-	done     chan struct{} // closed by Close
-	active   sync.WaitGroup
-	busy     atomic.Bool // a fault may apply: ask the script
-	pool     pool        // of RoundTrip
-	dialer   dialer
-	journal  *journal // nil in memory; set before anybody knows the provider
-	currency map[[3]byte]bool
+	done        chan struct{} // closed by Close
+	active      sync.WaitGroup
+	busy        atomic.Bool  // a fault may apply: ask the script
+	connections atomic.Int64 // named so far
+	pool        pool         // of RoundTrip
+	dialer      dialer
+	journal     *journal // nil in memory; set before anybody knows the provider
+	currency    map[[3]byte]bool
 
 	mu        sync.Mutex // guards everything below
 	closed    bool
@@ -42,7 +44,7 @@ type Provider struct {
 	jobs      []*job // sorted by due
 	log       requestLog
 	script    script
-	conns     map[net.Conn]struct{} // taken over from net/http
+	held      map[net.Conn]struct{} // taken over from net/http
 	lastID    uint64                // of a request
 }
 
@@ -52,7 +54,7 @@ type Provider struct {
 func New(c Config) *Provider {
 	p := &Provider{config: c.withDefaults(), seed: maphash.MakeSeed(), done: make(chan struct{})}
 	p.currency = currencySet(p.config.Currencies)
-	p.conns = map[net.Conn]struct{}{}
+	p.held = map[net.Conn]struct{}{}
 	p.pool.provider = p
 	p.dialer.provider = p
 	p.clear()
@@ -104,7 +106,7 @@ func (p *Provider) Close() error {
 	}
 	p.closed = true
 	close(p.done)
-	for c := range p.conns {
+	for c := range p.held {
 		c.Close() // whoever uses it sees the error
 	}
 	unused := p.script.unused()
@@ -130,14 +132,19 @@ func (p *Provider) hold(c net.Conn) bool {
 	if p.closed {
 		return false
 	}
-	p.conns[c] = struct{}{}
+	p.held[c] = struct{}{}
 	return true
+}
+
+// connName names an in-memory connection.
+func (p *Provider) connName() string {
+	return "client-" + strconv.FormatInt(p.connections.Add(1), 10)
 }
 
 func (p *Provider) drop(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.conns, c)
+	delete(p.held, c)
 }
 
 // Client returns an http.Client that reaches the provider in memory, by

@@ -66,7 +66,7 @@ func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
 			p.keys.see(keyHash(p.seed, client, k), client, k)
 		}
 		p.log.total = max(p.log.total+1, l.Request.Number)
-		p.log.keepLine(&logged{*l.Request})
+		p.log.keepLine(&logged{Request: *l.Request})
 	case "count":
 		if l.Count == nil {
 			return errors.New("a count without numbers")

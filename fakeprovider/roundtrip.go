@@ -12,7 +12,6 @@ import (
 	"net/textproto"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,9 +49,8 @@ func (p *Provider) Responder() func(*http.Request) (*http.Response, error) { ret
 type pool struct {
 	provider *Provider
 
-	mu   sync.Mutex // guards everything below
+	mu   sync.Mutex // guards idle
 	idle []*simConn
-	next int
 }
 
 // simConn stands for a connection of RoundTrip.
@@ -91,10 +89,7 @@ func (t *pool) put(c *simConn) {
 }
 
 func (t *pool) dialled(host string) *simConn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	return &simConn{name: "client-" + strconv.Itoa(t.next), host: host}
+	return &simConn{name: t.provider.connName(), host: host}
 }
 
 func (t *pool) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -185,6 +180,7 @@ func (t *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	x := p.arrive(in, c)
+	defer x.leave()
 	if x.wait > 0 && !p.pause(x.wait, ctx.Done()) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -250,7 +246,14 @@ func (t *pool) answer(req *http.Request, trace *httptrace.ClientTrace, conn *sim
 			trace.PutIdleConn(nil)
 		}
 	}
-	if resp.ContentLength == 0 || resp.StatusCode < 200 {
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body = struct { // what follows is the caller's
+			io.Reader
+			io.Closer
+		}{br, &simBody{r: r, keep: func() {}}}
+		return resp, nil
+	}
+	if resp.ContentLength == 0 {
 		keep()
 		return resp, nil
 	}

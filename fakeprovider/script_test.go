@@ -188,6 +188,7 @@ func TestParseFault(t *testing.T) {
 		"flip:1s:paid":           `"paid" is no status`,
 		"slow:%zz":               "invalid URL escape",
 		"book-currency:EURO":     "three letters",
+		"book+refuse-dial":       "nothing is executed without a connection",
 		"zzz":                    `unknown part "zzz"`,
 	} {
 		if _, err := fakeprovider.ParseFault(bad); err == nil || !strings.Contains(err.Error(), says) {

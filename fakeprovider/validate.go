@@ -41,9 +41,13 @@ func (x *exchange) read(w *wanted, kind uint8) (answer, bool) {
 		case "currency":
 			currency, err = unquote(m.raw)
 		case "source":
-			w.source, err = unquote(m.raw)
+			if w.source = in.source; w.source == "" {
+				w.source, err = unquote(m.raw)
+			}
 		case "merchant_reference":
-			w.reference, err = unquote(m.raw)
+			if w.reference = in.reference; w.reference == "" {
+				w.reference, err = unquote(m.raw)
+			}
 		case "description":
 			w.description, err = unquote(m.raw)
 		case "reason":

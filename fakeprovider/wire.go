@@ -104,7 +104,12 @@ func (x *exchange) wire(a answer) []op {
 		}
 		return []op{{data: head(fields...)}, {data: body}, {kind: opClose}}
 	}
-	if a.status < 200 {
+	switch {
+	case a.status == http.StatusSwitchingProtocols:
+		return []op{{data: x.head(a, "", "Connection: Upgrade", "Upgrade: nothing")}, {data: body}, {kind: opClose}}
+	case a.status >= 100 && a.status < 200:
+		return []op{{data: x.head(a, "")}, {kind: opClose}}
+	case a.status < 100:
 		return []op{{data: head()}, {data: body}, {kind: opClose}}
 	}
 	if noBody(a.status) {
@@ -161,7 +166,9 @@ func (a *answer) eachHeader(x *exchange, f func(name, value string)) {
 	if a.ctype != "" && !noBody(a.status) {
 		f("Content-Type", a.ctype)
 	}
-	f("Request-Id", x.requestID())
+	if x.id != "" {
+		f("Request-Id", x.id)
+	}
 	if a.replayed {
 		f("Idempotent-Replayed", "true")
 	}
