@@ -17,6 +17,7 @@ type payment struct {
 	row          Row
 	turn         bool
 	sent         bool // some call of this run has sent
+	judged       bool
 }
 
 // pay pays the row: it waits out the claim of another run, and the breaker, and asks about what is unknown.
@@ -114,8 +115,17 @@ func (p *payment) waitForClaim(until time.Time) bool {
 	}
 }
 
+// judge lets the run learn from a result, at once and once: what is wrong with the provider is wrong for the next row too.
+func (p *payment) judge(result Result) {
+	if !p.judged {
+		p.judged = true
+		p.run.tally.add(p.run, result)
+	}
+}
+
 // settle asks about a payment that is unknown, for a while, before that is reported.
 func (p *payment) settle(paid payclient.Result) Result {
+	p.judge(p.result(paid, nil))
 	until := time.Now().Add(p.run.SettleFor)
 	for wait := 200 * time.Millisecond; p.mayAsk(paid); wait = min(2*wait, 5*time.Second) {
 		wait = min(wait, time.Until(until))

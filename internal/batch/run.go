@@ -209,8 +209,8 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 	case stop == nil:
 		go func() {
 			result := p.pay()
+			p.judge(result)
 			p.endTurn()
-			r.tally.add(r, result)
 			e.end(result)
 		}()
 		return true
