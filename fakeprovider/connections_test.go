@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,28 @@ func TestCloseWakesReader(t *testing.T) {
 			if err := <-read; err == nil {
 				t.Error("a closed body was read to its end")
 			}
+			_, err = resp.Body.Read(make([]byte, 1))
+			want(t, "read after close", err, "http: read on closed response body")
+		}
+	})
+}
+
+// F66: a client that looks at informational answers bounds them itself.
+func TestF66FloodWithHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bank := fakeprovider.New(fakeprovider.Config{})
+		defer bank.Close()
+		for _, rt := range []http.RoundTripper{bank.Transport(), bank.RoundTripper()} {
+			bank.Script(fakeprovider.Flood1xx)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			n := 0
+			ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+				Got1xxResponse: func(int, textproto.MIMEHeader) error { n++; return nil },
+			})
+			r := call(t, rt).send(replayable(t, "http://bank", "k", "r").WithContext(ctx))
+			want(t, "the deadline ends it", r.err, context.DeadlineExceeded)
+			want(t, "more than the header limit", n > 200_000, true)
+			cancel()
 		}
 	})
 }

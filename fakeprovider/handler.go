@@ -47,10 +47,6 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone, or the provider ends
 	}
 	a := x.finish()
-	if in.cut && !x.plan.early {
-		// Nobody is there to hear an answer.
-		panic(http.ErrAbortHandler)
-	}
 	if x.plan.dial != dialOK {
 		x.end = endReset
 	}

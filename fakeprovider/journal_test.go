@@ -52,6 +52,11 @@ func TestFRestartKeepsLedger(t *testing.T) {
 		if err := bank.Settle("ch_000006", fakeprovider.Succeeded); err != nil {
 			t.Fatal(err)
 		}
+		c.pay("k0", "r0", "tok_pending_then_failed_1s")
+		time.Sleep(time.Second)
+		if err := bank.Settle("ch_000007", fakeprovider.Succeeded); err != nil { // after it has failed
+			t.Fatal(err)
+		}
 		bank.Script("hide:2h+book-twice")
 		c.pay("k7", "r7", "tok_visa")
 		c.refund("f1", "rf1", "ch_000001", 400)
@@ -93,7 +98,8 @@ func TestFRestartKeepsLedger(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		want(t, "failed in the end", len(bank.Declines("r5")), 1)
 		want(t, "settled", bank.Charges("r6")[0].Status, "succeeded")
-		want(t, "shown", c.find("r7").ids(), "ch_000007 ch_000008")
+		want(t, "settled after the failure", bank.Charges("r0")[0].Status, "succeeded")
+		want(t, "shown", c.find("r7").ids(), "ch_000008 ch_000009")
 		want(t, "no longer running", c.pay("k4", "r4", "tok_visa"), "201 replayed")
 		want(t, "no longer locked", c.pay("k9", "r9", "tok_visa"), "201")
 		want(t, "keys", bank.DistinctKeys(), before.DistinctKeys+1)
@@ -257,6 +263,36 @@ func TestCompaction(t *testing.T) {
 		time.Sleep(time.Hour)
 		want(t, "flipped", bank.Charges("r")[0].Status, "succeeded")
 		want(t, "late", charges(bank, "late"), 1)
+	})
+}
+
+// What a client has spent, and how many keys were seen and forgotten since,
+// survives a file that is written anew.
+func TestCompactionKeepsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "ledger.db")
+		config := fakeprovider.Config{RecordRequests: 10, KeyRetention: time.Minute, Orders: fakeprovider.OrdersConfig{Balance: 1000}}
+		bank := open(t, file, config)
+		c := call(t, bank)
+		for range 9 {
+			want(t, "order", strings.Contains(c.order(orderForm).body, `"order"`), true)
+		}
+		for i := range 400 {
+			bank.Script(fakeprovider.Decline("x"))
+			c.pay(fmt.Sprint("k", i), "r", "tok_visa")
+			time.Sleep(time.Second)
+		}
+		for range 2000 {
+			c.find("r")
+		}
+		for range 2 {
+			bank.Close()
+			bank = open(t, file, config)
+			want(t, "keys", bank.DistinctKeys(), 400)
+		}
+		c = call(t, bank)
+		want(t, "the rest of the balance", c.order(orderForm).body, `{"order":10}`)
+		want(t, "none left", c.order(orderForm).body, `{"error":"Not enough funds on balance"}`)
 	})
 }
 

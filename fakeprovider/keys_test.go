@@ -237,6 +237,26 @@ func TestC04ClockOfTheBooks(t *testing.T) {
 	want(t, "a day later", c.pay("k", "r", "tok_visa"), "201")
 }
 
+// What is due at the same moment is booked in the order of arrival.
+func TestBookedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bank := fakeprovider.New(fakeprovider.Config{})
+		defer bank.Close()
+		c := call(t, bank)
+		bank.Always(fakeprovider.Match{}, fakeprovider.BookAfter(time.Minute))
+		for _, ref := range []string{"a", "b", "c"} {
+			go c.pay("k-"+ref, ref, "tok_visa")
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		refs := ""
+		for _, charge := range bank.Charges() {
+			refs += charge.Reference
+		}
+		want(t, "order", refs, "abc")
+	})
+}
+
 func TestKeySyntax(t *testing.T) {
 	long := strings.Repeat("k", 255)
 	for _, test := range []struct{ header, strict, raw string }{

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -369,14 +370,20 @@ func (r *wireReader) stale() []byte {
 
 // simBody is a response body that gives its connection back at the end.
 type simBody struct {
-	body io.ReadCloser
-	r    *wireReader
-	ctx  context.Context
-	keep func()
-	once sync.Once
+	body   io.ReadCloser
+	r      *wireReader
+	ctx    context.Context
+	keep   func()
+	once   sync.Once
+	closed atomic.Bool
 }
 
+var errReadClosed = errors.New("http: read on closed response body") // net/http's wording
+
 func (b *simBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, errReadClosed
+	}
 	n, err := b.body.Read(p)
 	switch {
 	case err == io.EOF:
@@ -388,7 +395,7 @@ func (b *simBody) Read(p []byte) (int, error) {
 }
 
 func (b *simBody) Close() error {
-	b.once.Do(func() {}) // not read to the end: the connection is not used again
+	b.closed.Store(true)
 	b.r.close()
 	return nil
 }

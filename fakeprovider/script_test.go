@@ -278,10 +278,13 @@ func TestControlEndpoints(t *testing.T) {
 		}
 	}
 	want(t, "a refused script changes nothing", c.find("r"), "503")
+	c.do("POST", "/_fake/faults", "", `{"clear":true,"steps":["status:502"]}`)
+	want(t, "cleared", c.find("r"), "200")
+	want(t, "anew", c.pay("k", "r", "tok_visa"), "502")
 	want(t, "settle", c.do("POST", "/_fake/settle", "", `{"id":"ch_000001","status":"failed"}`), "200")
 	want(t, "settle nothing", c.do("POST", "/_fake/settle", "", `{"id":"ch_000009","status":"failed"}`), "400")
 	ledger := c.do("GET", "/_fake/ledger", "", "")
-	want(t, "control requests do not count", ledger.field("request_count"), "4")
+	want(t, "control requests do not count", ledger.field("request_count"), "6")
 	want(t, "ledger", strings.Contains(ledger.body, `"declines":[{"id":"ch_000001"`), true)
 	faults := c.do("GET", "/_fake/faults", "", "")
 	for _, says := range []string{`"name":"lose-answer"`, `"tok_lost_answer"`, `"unused":null`} {
