@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"reflect"
 	"strings"
 
@@ -127,7 +126,7 @@ func failure(ctx context.Context, cause, err error, rec *recorder, clean cleaner
 		switch {
 		case errors.As(err, &untrusted):
 			s.Reason, permanent = attempt.ReasonCertificate, true
-		case errors.Is(err, http.ErrSchemeMismatch), isCertificateAlert(err):
+		case isPlainHTTP(err), isCertificateAlert(err):
 			permanent = true
 		case errors.As(err, &refused):
 			permanent = refused.status >= 400 && refused.status <= 499
@@ -150,6 +149,12 @@ func failure(ctx context.Context, cause, err error, rec *recorder, clean cleaner
 	// With TLS 1.3 a client certificate that is refused shows only after the request: nothing was handled, and nothing proves
 	// it. Sending again helps as little as before the request.
 	return s, isCertificateAlert(err)
+}
+
+// isPlainHTTP tells whether the peer answered the TLS handshake with HTTP. Only http.Client makes http.ErrSchemeMismatch of it.
+func isPlainHTTP(err error) bool {
+	var record tls.RecordHeaderError
+	return errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
 }
 
 // isCertificateAlert tells whether the peer ended TLS because of our certificate: alerts 42 to 46, 48, 49 and 116 (RFC 8446
