@@ -65,9 +65,6 @@ func (s settings) adapter() (payclient.Provider, error) {
 		p, err := standard.New(standard.Config{Token: payclient.NewSecret("fake"), LookupLag: fakeLag})
 		return fakeAdapter{p}, err
 	case providerStandard:
-		if s.standard.token.IsZero() {
-			return nil, errors.New("standard: no token; set CHARGEONCE_STANDARD_TOKEN, or standard.token_file in the config file")
-		}
 		c := s.standard
 		return standard.New(standard.Config{
 			Token: c.token, KeyRetention: c.keyRetention, KeepsSuccessesOnly: c.successesOnly, NoKeys: c.noKeys,
@@ -121,20 +118,25 @@ func (s settings) whoami() string {
 
 // check reports everything that is wrong with provider and timings, before anything is opened.
 func (s settings) check() error {
+	var errs []error
+	if s.provider == providerStandard && s.standard.token.IsZero() {
+		errs = append(errs, errors.New("standard: no token; set CHARGEONCE_STANDARD_TOKEN, or standard.token_file in the config file"))
+		s.standard.token = payclient.NewSecret("missing") // for the checks below only
+	}
 	adapter, err := s.adapter()
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
 	address := s.url
-	switch {
-	case s.provider == providerFake && s.url != "":
-		return errors.New("--provider fake brings its own address; --url is for --provider standard")
-	case s.provider == providerFake:
+	if s.provider == providerFake {
+		if s.url != "" {
+			errs = append(errs, errors.New("url: --provider fake brings its own address, --url is for --provider standard"))
+		}
 		address = "http://127.0.0.1"
 	}
 	cfg := s.clientConfig(adapter, address)
 	cfg.Store = new(attempt.Memory) // only to be checked: nothing is kept in it
-	return cfg.Validate()
+	return errors.Join(append(errs, cfg.Validate())...)
 }
 
 // connection is a client, and what it needs to be there as long as it is used.

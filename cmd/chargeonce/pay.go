@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +39,10 @@ can be interrupted, killed and repeated: a repetition sends only what is not kno
 row that cannot be read is reported with its line and the reason, and the others are
 paid; a file whose columns cannot be known is refused whole.
 
-One result per row goes to standard output, in the file's order.
+One result per row goes to standard output, in the file's order. Its outcome is approved,
+declined, unknown (money may have moved), contract_violation (moved says whether money may
+have), refused (the row itself: nothing was sent for it) or not_sent. In JSON, "existing"
+says that this run sent nothing and the result is that of an earlier one.
 
 Exit codes, where several apply the first one here:
   5    some unknown: money may have moved; run the same again, it pays nothing twice
@@ -100,7 +105,7 @@ func (p *paying) run(ctx context.Context) (err error) {
 	if isTerminal(p.err) {
 		p.progress.to = p.err
 	}
-	p.app = &app{streams: streams{in: p.in, out: p.app.out, err: p.progress.behind(p.err)}, env: p.env}
+	p.app = &app{streams: streams{in: p.in, out: p.app.out, err: p.progress.behind(p.err)}, environ: p.environ}
 
 	input, err := p.open()
 	if err != nil {
@@ -118,6 +123,8 @@ func (p *paying) run(ctx context.Context) (err error) {
 
 	signals := catchInterrupts(ctx, p.interrupted)
 	defer signals.release()
+	// Whoever read the results may go away: then writing them fails, and the program ends in good order.
+	signal.Ignore(syscall.SIGPIPE)
 
 	store, fresh, err := openStore(ctx, p.settings.db)
 	if err != nil {

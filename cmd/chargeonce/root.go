@@ -22,12 +22,22 @@ type streams struct {
 // app is what all commands share.
 type app struct {
 	streams
-	env func(name string) (string, bool)
+	environ map[string]string
 }
 
-// run runs the program and returns its exit code.
-func run(ctx context.Context, args []string, s streams, env func(string) (string, bool)) int {
-	a := &app{streams: s, env: env}
+func (a *app) env(name string) (string, bool) {
+	value, ok := a.environ[name]
+	return value, ok
+}
+
+// run runs the program and returns its exit code. environ is as os.Environ gives it.
+func run(ctx context.Context, args []string, s streams, environ []string) int {
+	a := &app{streams: s, environ: make(map[string]string)}
+	for _, e := range environ {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			a.environ[name] = value
+		}
+	}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(s.in)

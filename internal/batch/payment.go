@@ -16,8 +16,9 @@ type payment struct {
 	start, calls context.Context
 	row          Row
 	turn         bool
-	sent         bool // some call of this run has sent
-	judged       bool
+	sent         bool          // some call of this run has sent
+	judged       chan struct{} // closed once the run has learnt from the row
+	learnt       bool
 }
 
 // pay pays the row: it waits out the claim of another run, and the breaker, and asks about what is unknown.
@@ -117,9 +118,10 @@ func (p *payment) waitForClaim(until time.Time) bool {
 
 // judge lets the run learn from a result, at once and once: what is wrong with the provider is wrong for the next row too.
 func (p *payment) judge(result Result) {
-	if !p.judged {
-		p.judged = true
+	if !p.learnt {
+		p.learnt = true
 		p.run.tally.add(p.run, result)
+		close(p.judged)
 	}
 }
 

@@ -50,7 +50,8 @@ type Run struct {
 	// RetryDeclined starts declined rows anew: those that were declined when the run began.
 	RetryDeclined bool
 
-	began time.Time // by the store's clock
+	began time.Time   // by the store's clock
+	heard atomic.Bool // the provider has answered
 	turns chan struct{}
 	stop  atomic.Pointer[Stop]
 	pause atomic.Int64 // local Unix nanoseconds: nothing is started before
@@ -196,7 +197,7 @@ func (r *Run) dispatch(start, calls context.Context, waiting chan<- *entry) {
 
 // begin begins a row, or tells of it where the run has stopped; false: no further row is begun.
 func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
-	p := &payment{run: r, start: start, calls: calls, row: row}
+	p := &payment{run: r, start: start, calls: calls, row: row, judged: make(chan struct{})}
 	if r.stop.Load() == nil {
 		p.takeTurn()
 	}
@@ -213,6 +214,7 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 			p.endTurn()
 			e.end(result)
 		}()
+		r.probe(start, p)
 		return true
 	}
 	p.endTurn()
@@ -222,4 +224,23 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 	}
 	e.end(p.notBegun(Stopped, fmt.Sprintf("stopped before its turn: %v", stop.Err)))
 	return false
+}
+
+// probeTime is how long the rows behind wait for one that may be the first to hear from the provider.
+const probeTime = time.Second
+
+// probe lets rows go one by one until the provider has answered: with wrong credentials one row is refused, not as many as
+// may be under way at once.
+func (r *Run) probe(start context.Context, p *payment) {
+	if r.heard.Load() {
+		return
+	}
+	timer := time.NewTimer(probeTime)
+	defer timer.Stop()
+	select {
+	case <-p.judged:
+	case <-timer.C:
+		r.heard.Store(true) // it is slow: what it will say is not worth more waiting
+	case <-start.Done():
+	}
 }

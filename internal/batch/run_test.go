@@ -163,7 +163,8 @@ func TestWhatWaitsBehindARowIsBounded(t *testing.T) {
 		start, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { r.Do(start, t.Context()); close(done) }()
-		synctest.Wait() // one row is silent, those behind it have come as far as they may
+		time.Sleep(2 * time.Second) // one row is silent, those behind it have come as far as they may
+		synctest.Wait()
 		if n := rows.given.Load(); n < 4000 || n > 4200 {
 			t.Errorf("%d rows were read, want about 4096", n)
 		}
@@ -289,6 +290,23 @@ func TestAnOpenBreakerIsWaitedFor(t *testing.T) {
 	})
 }
 
+// Wrong credentials cost one row, however many may be under way at once, and nothing is left unknown.
+func TestWrongCredentialsAreFoundByOneRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.bank.Always(fakeprovider.Match{}, fakeprovider.Status(401))
+		r := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_visa\n3,1.00,EUR,tok_visa\n")
+		stop := r.Do(t.Context(), t.Context())
+		if stop == nil || stop.Kind != batch.StopProvider {
+			t.Errorf("stop %v, want that of the provider", stop)
+		}
+		b.want(r, nil, "1 contract_violation refused, 2 not_sent stopped, 3 not_sent stopped")
+		if n := b.bank.RequestCount(); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+	})
+}
+
 func TestAProviderOutOfReachStopsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -343,9 +361,9 @@ func TestAnInterruptEndsWhatIsUnderWay(t *testing.T) {
 				start, interrupt := context.WithCancel(t.Context())
 				calls, again := context.WithCancel(t.Context())
 				defer again()
-				time.AfterFunc(time.Second, interrupt)
+				time.AfterFunc(1500*time.Millisecond, interrupt)
 				if c.twice {
-					time.AfterFunc(1500*time.Millisecond, again)
+					time.AfterFunc(1800*time.Millisecond, again)
 				}
 				stop := r.Do(start, calls)
 				if stop == nil || stop.Kind != batch.StopInterrupted {

@@ -51,6 +51,7 @@ func (t *tally) add(r *Run, result Result) {
 	}
 	if result.Payment != nil && result.Payment.StatusCode != 0 {
 		t.unreachable = 0
+		r.heard.Store(true)
 	}
 }
 

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/batch"
+	"github.com/chargeonce/chargeonce/money"
+	"github.com/chargeonce/chargeonce/payclient"
+)
+
+func TestExitCodes(t *testing.T) {
+	row := func(o batch.Outcome, moved attempt.Moved, status int) batch.Result {
+		return batch.Result{Outcome: o, Moved: moved, Payment: &payclient.Result{StatusCode: status}}
+	}
+	var (
+		approved  = row(batch.Approved, attempt.MovedYes, 201)
+		declined  = row(batch.Declined, attempt.MovedNo, 402)
+		unknown   = row(batch.Unknown, attempt.MovedMaybe, 0)
+		violation = row(batch.Violation, attempt.MovedMaybe, 200)
+		forbidden = row(batch.Violation, attempt.MovedNo, 403)
+		rejected  = row(batch.Violation, attempt.MovedNo, 400)
+		refused   = row(batch.Refused, attempt.MovedNo, 0)
+		notSent   = row(batch.NotSent, attempt.MovedNo, 0)
+	)
+	stop := func(kind batch.StopKind) *batch.Stop { return &batch.Stop{Kind: kind, Err: errors.New("why")} }
+	for _, c := range []struct {
+		name string
+		rows []batch.Result
+		stop *batch.Stop
+		want int
+	}{
+		{"no rows", nil, nil, 0},
+		{"all approved", []batch.Result{approved, approved}, nil, 0},
+		{"declined", []batch.Result{approved, declined}, nil, 3},
+		{"refused before declined", []batch.Result{refused, declined}, nil, 7},
+		{"not sent", []batch.Result{approved, notSent}, nil, 7},
+		{"refused by the provider as malformed", []batch.Result{rejected}, nil, 7},
+		{"credentials before refused", []batch.Result{refused, forbidden, declined}, nil, 4},
+		{"unknown before all", []batch.Result{unknown, forbidden, refused, declined}, nil, 5},
+		{"a violation that may have moved money is unknown", []batch.Result{violation}, nil, 5},
+		{"interrupted", []batch.Result{approved, declined, notSent}, stop(batch.StopInterrupted), 130},
+		{"interrupted hides no unknown", []batch.Result{unknown}, stop(batch.StopInterrupted), 5},
+		{"fatal", []batch.Result{declined}, stop(batch.StopOutput), 1},
+		{"fatal hides no unknown", []batch.Result{unknown}, stop(batch.StopInput), 5},
+		{"fatal: store", nil, stop(batch.StopStore), 1},
+		{"stopped by the provider", []batch.Result{notSent}, stop(batch.StopProvider), 4},
+		{"stopped out of reach", []batch.Result{notSent, declined}, stop(batch.StopUnreachable), 7},
+	} {
+		var total totals
+		for _, r := range c.rows {
+			total.add(r)
+		}
+		if got := total.code(c.stop); got != c.want {
+			t.Errorf("%s: code %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTotalsAreExactAndWithoutLimit(t *testing.T) {
+	var total totals
+	for _, text := range []string{"92233720368547758.07 EUR", "92233720368547758.07 EUR", "0.05 EUR", "1 JPY", "0.001 KWD"} {
+		decimal, currency, _ := strings.Cut(text, " ")
+		total.add(batch.Result{Outcome: batch.Approved, Moved: attempt.MovedYes, Amount: money.MustParse(decimal, currency)})
+	}
+	total.add(batch.Result{Outcome: batch.Refused, Moved: attempt.MovedNo}) // nothing is known of its amount
+	want := "EUR  approved 184467440737095516.19 (3)\nJPY  approved 1 (1)\nKWD  approved 0.001 (1)"
+	if got := strings.Join(total.byCurrency(), "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got, want := total.line(), "6 rows, 5 approved, 1 refused"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Talk that comes while the progress is shown does not stand behind it on its line.
+func TestTalkTakesTheProgressAway(t *testing.T) {
+	var out strings.Builder
+	p := progress{to: &out}
+	total := totals{rows: 3}
+	p.show(&total)
+	p.show(&total) // too soon: not shown again
+	if _, err := p.behind(&out).Write([]byte("talk\n")); err != nil {
+		t.Fatal(err)
+	}
+	p.clear()
+	if got, want := out.String(), "\r\x1b[K3 rows\r\x1b[Ktalk\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	(&progress{}).show(&total) // nobody is watching
+}
