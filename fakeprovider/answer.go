@@ -58,7 +58,7 @@ var (
 	probClosed       = prob{503, "closed", "The provider is closed"}
 )
 
-// statusProblem is what an injected status says.
+// statusAnswer is what an injected status says.
 func statusAnswer(status int) answer {
 	if status < 400 {
 		return answer{status: status, ctype: typeJSON, body: []byte("{}")}

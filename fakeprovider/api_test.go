@@ -21,7 +21,7 @@ func TestChargeAnswer(t *testing.T) {
 		want(t, "body", r.body, `{"id":"ch_000001","status":"succeeded","amount":54890,"currency":"TRY","merchant_reference":"o-1",`+
 			`"created":"2000-01-01T00:00:00Z","description":"two \"tickets\""}`)
 		want(t, "type", r.header.Get("Content-Type"), "application/json")
-		want(t, "request id", strings.HasPrefix(r.header.Get("Request-Id"), "req_"), true)
+		want(t, "request id", r.header.Get("Request-Id"), "req_000001")
 		want(t, "by id", c.do("GET", "/v1/charges/ch_000001", "", "").body, r.body)
 		want(t, "by reference", c.find("o-1").body, `{"data":[`+r.body+`],"has_more":false}`)
 		got := bank.Charges("o-1")[0]
@@ -207,6 +207,21 @@ func TestLookupFaults(t *testing.T) {
 		}
 		want(t, test.fault+": the next lookup", c.find("r").ids(), "ch_000001")
 	}
+}
+
+func TestSlowLookup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bank := fakeprovider.New(fakeprovider.Config{})
+		c := call(t, bank)
+		c.pay("k", "r", "tok_visa")
+		for _, f := range []fakeprovider.Fault{fakeprovider.Slow(time.Minute), fakeprovider.Slow(time.Minute).And(fakeprovider.Status(503))} {
+			bank.ScriptFor(fakeprovider.Any, f, f)
+			start := time.Now()
+			c.find("r")
+			c.do("GET", "/v1/charges/ch_000001", "", "")
+			want(t, string(f), time.Since(start), 2*time.Minute)
+		}
+	})
 }
 
 func TestStuckCursor(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -103,7 +102,9 @@ func (c *Config) authorise(h http.Header) (string, bool) {
 	}
 	if c.Tokens == nil {
 		sum := sha256.Sum256([]byte(token)) // the ledger is no place for secrets
-		return "client_" + hex.EncodeToString(sum[:4]), true
+		name := [15]byte{'c', 'l', 'i', 'e', 'n', 't', '_'}
+		hex.Encode(name[7:], sum[:4])
+		return string(name[:]), true
 	}
 	name, ok := c.Tokens[token]
 	return name, ok
@@ -116,7 +117,6 @@ type exchange struct {
 	plan  *plan  // never nil
 	entry uint32 // of the key, 0 without
 	print [16]byte
-	log   *logged
 	now   time.Time
 
 	wait       time.Duration // before the answer, or what stands in its place
@@ -129,7 +129,9 @@ type exchange struct {
 	touched    bool      // the key was changed although its answer is another's
 	keeps      bool      // this exchange owns the key's answer
 	id         string    // the answer's Request-Id
-	entered    bool
+	number     int       // in order of arrival, 0 for a request that was not seen
+	concluded  bool      // ans is what is answered
+	entered    bool      // counted in Provider.active
 }
 
 var honest = &plan{fault: Answer, readBytes: -1}
@@ -139,15 +141,7 @@ var honest = &plan{fault: Answer, readBytes: -1}
 func (p *Provider) arrive(in *inbound, c choice) *exchange {
 	x := &exchange{p: p, in: in, plan: c.plan}
 	if in.key != "" {
-		h := sha256.New()
-		h.Write([]byte(in.method))
-		h.Write([]byte{0})
-		h.Write([]byte(in.path))
-		h.Write([]byte{0})
-		h.Write(in.body)
-		var sum [32]byte
-		h.Sum(sum[:0])
-		copy(x.print[:], sum[:])
+		x.print = fingerprint(in)
 	}
 
 	p.mu.Lock()
@@ -166,13 +160,15 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 		c = p.choose(in)
 		x.plan = c.plan
 	}
-	x.slow, x.end = x.plan.slow, x.plan.end
+	x.slow, x.wait, x.end = x.plan.slow, x.plan.slow, x.plan.end
+	if x.plan.dial != dialOK {
+		x.end = endReset // it is too late to refuse the dial
+	}
 	if x.plan.notSent {
 		return x
 	}
-	p.lastID++
-	x.id = p.prefix + strconv.FormatUint(p.lastID, 10)
-	x.log = p.log.add(x)
+	p.log.add(x)
+	x.id = string(appendID(make([]byte, 0, 16), "req_", uint32(x.number)))
 	if in.key != "" && !p.config.IgnoreKeys {
 		client := p.client(in.client)
 		x.entry = p.keys.see(keyHash(p.seed, client, in.key), client, in.key)
@@ -183,8 +179,6 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 		x.ans = *c.refuse
 	case x.plan.executes() && !in.cut:
 		x.ans = x.execute()
-	default:
-		x.wait = x.slow
 	}
 	if x.end == endCrash && x.entry != 0 {
 		e := p.keys.list.at(x.entry)
@@ -195,6 +189,19 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 		x.conclude()
 	}
 	return x
+}
+
+// fingerprint tells requests apart: method, path and body.
+func fingerprint(in *inbound) (print [16]byte) {
+	var short [512]byte // most requests need no allocation
+	b := append(short[:0], in.method...)
+	b = append(b, 0)
+	b = append(b, in.path...)
+	b = append(b, 0)
+	b = append(b, in.body...)
+	sum := sha256.Sum256(b)
+	copy(print[:], sum[:])
+	return print
 }
 
 // leave ends what arrive began: Close waits for it.
@@ -231,7 +238,7 @@ func (x *exchange) conclude() {
 	}
 	if x.entry != 0 {
 		e := p.keys.list.at(x.entry)
-		pin := plan.pin || plan.reply != nil && p.config.Keep == KeepAll && x.ans.status >= 500
+		pin := plan.pin && x.ans.status != 0 || plan.reply != nil && p.config.Keep == KeepAll && x.ans.status >= 500
 		switch {
 		case plan.forget && x.keeps,
 			x.keeps && p.config.Keep == KeepSuccesses && own.status/100 != 2:
@@ -242,6 +249,7 @@ func (x *exchange) conclude() {
 			p.keys.answers[x.entry] = x.ans
 		}
 	}
-	p.log.answered(x)
+	x.concluded = true
 	p.journal.concluded(x)
+	x.in.header, x.in.members = nil, nil // the log needs neither
 }

@@ -172,7 +172,6 @@ func (x *exchange) replay() (answer, bool) {
 	if e.state == keyLocked || now < e.end {
 		return problem(probRunning), true
 	}
-	x.wait = x.slow
 	if a, stored := p.keys.answers[x.entry]; stored {
 		a.replayed = true
 		return a, true

@@ -261,6 +261,7 @@ func TestFaultsAlike(t *testing.T) {
 					}
 					synctest.Wait()
 					list = append(list, send(rt, "https://bank", "k", chargeBody))
+					synctest.Wait()
 					list = append(list, send(rt, "https://bank", "k2", chargeBody))
 				})
 				return list, charges

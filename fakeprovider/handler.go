@@ -47,9 +47,6 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone, or the provider ends
 	}
 	a := x.finish()
-	if x.plan.dial != dialOK {
-		x.end = endReset
-	}
 	if x.raw(a) {
 		p.takeOver(w, r, x, a)
 		return
@@ -59,16 +56,21 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func writePlain(w http.ResponseWriter, a answer, x *exchange) {
 	h := w.Header()
-	if x == nil {
-		h["Content-Type"] = []string{a.ctype}
-	} else {
-		a.eachHeader(x, func(name, value string) { h[name] = append(h[name], value) })
-		if a.ctype == "" {
-			h["Content-Type"] = nil // no guessing
+	values := make([]string, 0, 5)
+	set := func(name, value string) {
+		if h[name] != nil {
+			h[name] = append(h[name], value)
+			return
 		}
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	a.eachHeader(x, set)
+	if a.ctype == "" {
+		h["Content-Type"] = nil // no guessing
 	}
 	if !noBody(a.status) {
-		h["Content-Length"] = []string{strconv.Itoa(len(a.body))}
+		set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
 	w.Write(a.body) // an error means that the client is gone, which is its business
@@ -185,15 +187,21 @@ func (p *Provider) next(conn net.Conn, br *bufio.Reader, stale []byte) {
 	in.lookHeader(&p.config)
 	p.readBody(in, r)
 	in.lookBody()
-	if _, err := conn.Write(stale); err != nil {
-		return
-	}
 	x := p.arrive(in, choice{})
 	defer x.leave()
-	if !p.pause(x.wait, nil) {
-		return
+	if x.wait > 0 {
+		if _, err := conn.Write(stale); err != nil || !p.pause(x.wait, nil) {
+			return
+		}
+		stale = nil
 	}
-	p.play(conn, br, x.wire(x.finish()))
+	ops := x.wire(x.finish())
+	if ops[0].kind == opWrite { // both at once: what the client sees is no matter of chance
+		ops[0].data = append(stale, ops[0].data...)
+	} else {
+		ops = append([]op{{data: stale}}, ops...)
+	}
+	p.play(conn, br, ops)
 }
 
 // linger makes the close that follows a reset.

@@ -146,6 +146,7 @@ func openJournal(path string, p *Provider) (_ *journal, err error) {
 	if err := p.restore(lines, j); err != nil {
 		return nil, err
 	}
+	p.keys.sweepSome(p.seed, p.config.Now().UnixNano(), int64(p.config.KeyRetention), p.keys.list.len())
 	live := p.snapshot()
 	if len(lines) > 2*len(live)+1000 {
 		if err := replaceFile(path, live); err != nil {
@@ -339,8 +340,8 @@ func (j *journal) concluded(x *exchange) {
 		lines = append(lines, line{T: "order", Order: p.orderLine(n)})
 	}
 	must := len(lines) > 0
-	if x.log != nil {
-		r := x.log.public()
+	if x.number > 0 && p.log.keep > 0 {
+		r := x.public()
 		lines = append(lines, line{T: "request", Request: &r})
 	}
 	j.append(must, lines...)

@@ -80,7 +80,7 @@ func (s *scanner) object(depth int) ([]member, error) {
 		return nil, errors.New("nested too deeply")
 	}
 	s.i++ // the brace
-	members := make([]member, 0, 8)
+	members := make([]member, 0, 5)
 	if s.eat('}') {
 		return members, nil
 	}

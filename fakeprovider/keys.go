@@ -115,10 +115,11 @@ func (k *keyring) remove(seed maphash.Seed, n uint32) {
 // sweep looks at the next few entries in turn and cleans up those whose time
 // is over: a share of the work with each new key, never a long pause.
 func (k *keyring) sweep(seed maphash.Seed, now, retention int64) {
-	for range 4 {
-		if k.list.len() == 0 {
-			return
-		}
+	k.sweepSome(seed, now, retention, 4)
+}
+
+func (k *keyring) sweepSome(seed maphash.Seed, now, retention int64, entries int) {
+	for range min(entries, k.list.len()) {
 		k.sweepAt++
 		if int(k.sweepAt) > k.list.len() {
 			k.sweepAt = 1

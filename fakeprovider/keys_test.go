@@ -179,6 +179,16 @@ func TestC17PinnedAndForgotten500(t *testing.T) {
 	}
 }
 
+// A fault that leaves no answer has none to pin.
+func TestPinWithoutAnswer(t *testing.T) {
+	bank := fakeprovider.New(fakeprovider.Config{})
+	c := call(t, bank)
+	bank.Script(fakeprovider.Close.And(fakeprovider.Pin), fakeprovider.LoseAnswer.And(fakeprovider.Pin))
+	want(t, "not booked", c.pay("k", "r", "tok_visa"), "error: EOF")
+	want(t, "booked", c.pay("k", "r", "tok_visa"), "error: EOF")
+	want(t, "replayed", c.pay("k", "r", "tok_visa"), "201 replayed")
+}
+
 // F: running keys have a lock time-out, so that a crash does not lock them for
 // ever.
 func TestFLockTimeout(t *testing.T) {

@@ -30,55 +30,50 @@ type Request struct {
 	Replayed  bool      `json:"replayed,omitempty"`
 }
 
-// logged is a Request while it is kept: the bytes are the request's own,
-// which nobody changes any more.
-type logged struct {
-	Request
-	body, answer []byte
-}
-
-func (l *logged) public() Request {
-	r := l.Request
-	if l.body != nil {
-		r.Body = string(l.body)
-	}
-	if l.answer != nil {
-		r.Answer = string(l.answer)
-	}
-	if r.Body != "" && r.BodyHash == "" {
-		sum := sha256.Sum256([]byte(r.Body))
-		r.BodyHash = hex.EncodeToString(sum[:])
-	}
-	return r
-}
-
 // requestLog keeps the latest requests and counts all.
 type requestLog struct {
 	keep  int
 	total int
 	start int // of the ring, once it is full
-	ring  []*logged
+	ring  []seen
 }
 
-func (l *requestLog) add(x *exchange) *logged {
-	l.total++
-	if l.keep == 0 {
-		return nil
-	}
+// seen is a request that is kept: an exchange, or a line of the ledger file.
+type seen interface{ public() Request }
+
+// restored is a Request from the ledger file.
+type restored Request
+
+func (r *restored) public() Request { return Request(*r) }
+
+func (x *exchange) public() Request {
 	in := x.in
-	r := &logged{body: in.body, Request: Request{
-		Number: l.total, Time: x.now, Client: in.client, Method: in.method, Path: in.path, Query: in.query,
-		Key: in.key, RawKey: in.rawKey, Reference: in.reference, Source: in.source,
+	r := Request{
+		Number: x.number, Time: x.now, ID: x.id, Client: in.client, Method: in.method, Path: in.path, Query: in.query,
+		Key: in.key, RawKey: in.rawKey, Reference: in.reference, Source: in.source, Body: string(in.body),
 		Cut: in.cut, Conn: in.conn, Reused: in.reused,
-	}}
+	}
 	if x.plan.fault != Answer {
 		r.Fault = x.plan.fault
 	}
-	l.keepLine(r)
+	if x.concluded && x.end == endAnswer {
+		r.Status, r.Answer, r.Replayed = x.ans.status, string(x.ans.body), x.ans.replayed
+	}
+	if r.Body != "" {
+		sum := sha256.Sum256(in.body)
+		r.BodyHash = hex.EncodeToString(sum[:])
+	}
 	return r
 }
 
-func (l *requestLog) keepLine(r *logged) {
+// add counts a request and keeps it.
+func (l *requestLog) add(x *exchange) {
+	l.total++
+	x.number = l.total
+	l.put(x)
+}
+
+func (l *requestLog) put(r seen) {
 	switch {
 	case l.keep == 0:
 	case len(l.ring) < l.keep:
@@ -86,17 +81,6 @@ func (l *requestLog) keepLine(r *logged) {
 	default:
 		l.ring[l.start] = r
 		l.start = (l.start + 1) % l.keep
-	}
-}
-
-// answered completes the request's line.
-func (l *requestLog) answered(x *exchange) {
-	if x.log == nil {
-		return
-	}
-	x.log.ID = x.id
-	if x.end == endAnswer {
-		x.log.Status, x.log.answer, x.log.Replayed = x.ans.status, x.ans.body, x.ans.replayed
 	}
 }
 

@@ -1,8 +1,6 @@
 package fakeprovider
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"hash/maphash"
 	"net"
@@ -18,7 +16,6 @@ import (
 type Provider struct {
 	config Config
 	seed   maphash.Seed
-	prefix string // of request ids
 
 	done        chan struct{} // closed by Close
 	active      sync.WaitGroup
@@ -45,7 +42,6 @@ type Provider struct {
 	log       requestLog
 	script    script
 	held      map[net.Conn]struct{} // taken over from net/http
-	lastID    uint64                // of a request
 }
 
 // New returns a provider that keeps its books in memory. It holds nothing
@@ -68,10 +64,7 @@ func New(c Config) *Provider {
 
 // clear empties the books. The caller holds the lock or is alone.
 func (p *Provider) clear() {
-	var run [4]byte
-	rand.Read(run[:]) // never fails
-	p.prefix = "req_" + hex.EncodeToString(run[:]) + "_"
-	p.clients = map[string]uint32{}
+	p.clients = map[string]uint32{"": 0}
 	p.names = []string{""}
 	p.charges.reset("ch_")
 	p.refunds.reset("re_")

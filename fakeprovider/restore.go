@@ -25,7 +25,6 @@ func (p *Provider) restore(lines []line, j *journal) error {
 			return err
 		}
 	}
-	p.lastID = uint64(p.log.total)
 	return nil
 }
 
@@ -66,7 +65,7 @@ func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
 			p.keys.see(keyHash(p.seed, client, k), client, k)
 		}
 		p.log.total = max(p.log.total+1, l.Request.Number)
-		p.log.keepLine(&logged{Request: *l.Request})
+		p.log.put((*restored)(l.Request))
 	case "count":
 		if l.Count == nil {
 			return errors.New("a count without numbers")

@@ -100,7 +100,7 @@ func validReference(s string) bool {
 	return true
 }
 
-// knownSource: a token, or a card number's digits, which tests use as well.
+// knownSource takes every token: nobody has to register one before a test.
 func knownSource(s string) bool {
 	return strings.HasPrefix(s, "tok_") && len(s) > 4
 }

@@ -166,7 +166,7 @@ func (a *answer) eachHeader(x *exchange, f func(name, value string)) {
 	if a.ctype != "" && !noBody(a.status) {
 		f("Content-Type", a.ctype)
 	}
-	if x.id != "" {
+	if x != nil && x.id != "" {
 		f("Request-Id", x.id)
 	}
 	if a.replayed {
