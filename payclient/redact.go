@@ -56,10 +56,7 @@ func (c cleaner) text(text string) string {
 	if text == "" {
 		return ""
 	}
-	for secret := range c.secrets {
-		text = strip(text, secret)
-	}
-	return redact(text)
+	return redact(text, slices.Collect(c.secrets)...)
 }
 
 // id tells whether an id of the provider's may be kept as it is. Ids are compared and searched for, so they are never
@@ -106,15 +103,19 @@ func redact(text string, secrets ...string) string {
 	if text == "" {
 		return ""
 	}
-	for _, s := range secrets {
-		text = strip(text, s)
+	stripAll := func() {
+		for _, s := range secrets {
+			text = strip(text, s)
+		}
 	}
+	stripAll()
 	text = strings.Map(func(r rune) rune {
 		if isControl(r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD"))
+	stripAll() // what was no secret before may be one now
 	text = maskDigits(text)
 	const ellipsis = "…"
 	if len(text) > maxDetail {
