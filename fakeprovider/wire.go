@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (x *exchange) wire(a answer) []op {
 	case endGarbage:
 		return []op{{data: []byte("\x00\x01\x02 this is no HTTP \xff\xfe\r\n\r\n")}, {kind: opClose}}
 	case endFlood:
-		return []op{{kind: opFlood, data: []byte("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")}}
+		return []op{{kind: opFlood, data: []byte("HTTP/1.1 103 Early Hints\r\nLink: </" + strings.Repeat("x", 1000) + ">; rel=preload\r\n\r\n")}}
 	case endContinue:
 		return []op{{data: []byte("HTTP/1.1 100 Continue\r\n\r\n")}, {kind: opClose}}
 	}
