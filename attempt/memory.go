@@ -38,8 +38,12 @@ func (m *Memory) now() time.Time {
 func (m *Memory) Apply(ctx context.Context, steps ...*Step) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, s := range steps {
-		s.Err = m.apply(ctx, s)
+	for _, outcome := range [...]bool{true, false} {
+		for _, s := range steps {
+			if s.Outcome == outcome {
+				s.Err = m.apply(ctx, s)
+			}
+		}
 	}
 	return JoinStepErrors(steps)
 }
@@ -84,7 +88,7 @@ func (m *Memory) write(slot Slot, w Write) {
 		m.slots, m.where = make(map[Slot][]Attempt), make(map[string]Slot)
 		m.events, m.open = make(map[string][]Event), make(map[string]struct{})
 	}
-	a := w.Attempt
+	a := *w.Attempt
 	if a.Version == 1 {
 		m.slots[slot] = append(m.slots[slot], a)
 		m.where[a.ID] = slot
@@ -186,7 +190,7 @@ func (m *Memory) TakeDue(ctx context.Context, limit int, lease time.Duration) (V
 	slices.SortFunc(v.Attempts, func(a, b Attempt) int {
 		return cmp.Or(a.NextCheckAt.Compare(b.NextCheckAt), cmp.Compare(a.ID, b.ID))
 	})
-	v.Attempts = v.Attempts[:min(limit, len(v.Attempts))]
+	v.Attempts = v.Attempts[:min(max(limit, 0), len(v.Attempts))]
 	for i, a := range v.Attempts {
 		a.NextCheckAt = v.Now.Add(lease)
 		v.Attempts[i] = a
@@ -218,31 +222,35 @@ func JoinStepErrors(steps []*Step) error {
 }
 
 // CheckWrites is the last guard before a store writes what a step decided: against a second live attempt in the slot, a
-// move that is not legal, a version that does not follow, and an identity that changes. It fails only by a mistake in
-// the program; the step then writes nothing.
+// move that is not legal, a version that does not follow, an attempt written twice, and a change of what never changes. It
+// fails only by a mistake in the program; the step then writes nothing.
 func CheckWrites(slot Slot, before []Attempt, writes []Write) error {
 	live := 0
-	for _, a := range before {
-		if a.Status.Live() {
+	for i := range before {
+		if before[i].Status.Live() {
 			live++
 		}
 	}
-	for _, w := range writes {
-		a := w.Attempt
-		old, known := View{Attempts: before}.Find(a.ID)
+	for i := range writes {
+		a, e := writes[i].Attempt, &writes[i].Event
+		old := find(before, a.ID)
 		switch {
 		case a.Slot != slot:
 			return fmt.Errorf("attempt %s: written to slot %s, belongs to %s", a.ID, slot, a.Slot)
-		case w.Event.AttemptID != a.ID || w.Event.Version != a.Version || w.Event.To != a.Status:
+		case e.AttemptID != a.ID || e.Version != a.Version || e.To != a.Status:
 			return fmt.Errorf("attempt %s: event and attempt do not fit", a.ID)
-		case !known && a.Version != 1, known && a.Version != old.Version+1:
-			return fmt.Errorf("attempt %s: version %d does not follow %d", a.ID, a.Version, old.Version)
-		case known && (a.Key != old.Key || a.Reference != old.Reference || a.Amount != old.Amount || a.Ordinal != old.Ordinal):
-			return fmt.Errorf("attempt %s: its key, reference, amount or ordinal would change", a.ID)
-		case known && !CanMove(old.Status, a.Status):
+		case slices.ContainsFunc(writes[:i], func(w Write) bool { return w.Attempt.ID == a.ID }):
+			return fmt.Errorf("attempt %s: written twice by one step", a.ID)
+		case old == nil && a.Version != 1, old != nil && a.Version != old.Version+1:
+			return fmt.Errorf("attempt %s: version %d does not follow", a.ID, a.Version)
+		case old == nil && slices.ContainsFunc(before, func(b Attempt) bool { return b.Ordinal == a.Ordinal }):
+			return fmt.Errorf("attempt %s: ordinal %d is taken", a.ID, a.Ordinal)
+		case old != nil && !old.sameFixed(a):
+			return fmt.Errorf("attempt %s: what never changes would change", a.ID)
+		case old != nil && !CanMove(old.Status, a.Status):
 			return fmt.Errorf("attempt %s: from %s to %s is no legal move", a.ID, old.Status, a.Status)
 		}
-		if known && old.Status.Live() {
+		if old != nil && old.Status.Live() {
 			live--
 		}
 		if a.Status.Live() {
@@ -253,4 +261,20 @@ func CheckWrites(slot Slot, before []Attempt, writes []Write) error {
 		return fmt.Errorf("slot %s: would have %d live attempts", slot, live)
 	}
 	return nil
+}
+
+func find(attempts []Attempt, id string) *Attempt {
+	for i := range attempts {
+		if attempts[i].ID == id {
+			return &attempts[i]
+		}
+	}
+	return nil
+}
+
+// sameFixed tells whether two states of an attempt agree in what is settled when it is made. A store writes that once.
+func (a *Attempt) sameFixed(b *Attempt) bool {
+	return a.Key == b.Key && a.Reference == b.Reference && a.Slot == b.Slot && a.Ordinal == b.Ordinal && a.Amount == b.Amount &&
+		a.Source == b.Source && a.Description == b.Description && a.Provider == b.Provider &&
+		a.ProviderAccount == b.ProviderAccount && a.Environment == b.Environment && a.CreatedAt.Equal(b.CreatedAt)
 }

@@ -271,29 +271,24 @@ func (s *Start) takeUp(v View, a Attempt) ([]Write, error) {
 	if a.Status == StatusPrepared && s.confirm(v, a) {
 		return nil, nil
 	}
-	claimed, w, err := s.claim(v.Now, a)
-	switch {
-	case err == nil:
-	case a.Status == StatusPrepared:
-		return s.refuse(a, &NotPaidError{Attempt: a, Reason: ReasonNotSent, Err: err})
-	default:
-		return s.keep(a, ReasonBodyChanged, err)
-	}
-	s.Decision.Kind, s.Decision.Attempt, s.Decision.Existing = DecidedSend, claimed, true
-	return []Write{w}, nil
-}
-
-func (s *Start) claim(now time.Time, a Attempt) (Attempt, Write, error) {
 	before := a
 	if a.Body == nil {
 		if err := s.Render(&a); err != nil {
-			return a, Write{}, err
+			if a.Status == StatusPrepared {
+				return s.refuse(before, &NotPaidError{Attempt: before, Reason: ReasonNotSent, Err: err})
+			}
+			return s.keep(before, ReasonBodyChanged, err)
 		}
 	}
-	after := a.Grant(now, s.Claim, s.FirstCheck)
-	w := change(before, after, WhatClaimed, s.Who, now, nil, nil)
-	w.Attempt.UpdatedAt = after.UpdatedAt
-	return w.Attempt, w, nil
+	s.Decision.Kind, s.Decision.Existing = DecidedSend, true
+	s.Decision.Attempt = a.Grant(v.Now, s.Claim, s.FirstCheck)
+	return s.write(before.Version, before.Status, WhatClaimed, v.Now), nil
+}
+
+// write makes the write of the attempt that was decided for.
+func (s *Start) write(version int, from Status, what What, now time.Time) []Write {
+	s.room[0] = change(version, from, &s.Decision.Attempt, what, s.Who, now, nil, nil)
+	return s.room[:]
 }
 
 // withID decides for an attempt that is to be sent by its id: the committed one, as it stands, and no other.
@@ -342,7 +337,7 @@ func (s *Start) keep(a Attempt, why Reason, err error) ([]Write, error) {
 func (s *Start) supersede(v View, old Attempt) ([]Write, error) {
 	after := old
 	after.end(StatusAbandoned, ReasonSuperseded)
-	ended := change(old, after, WhatSuperseded, s.Who, v.Now, nil, nil)
+	ended := change(old.Version, old.Status, &after, WhatSuperseded, s.Who, v.Now, nil, nil)
 	return s.begin(v, []Write{ended})
 }
 
@@ -365,13 +360,12 @@ func (s *Start) begin(v View, before []Write) ([]Write, error) {
 		what = WhatStartedClaimed
 		s.Decision.Kind = DecidedSend
 	}
-	w := change(Attempt{Status: StatusPrepared}, a, what, s.Who, v.Now, nil, nil)
-	s.Decision.Attempt = w.Attempt
-	if len(before) == 0 {
-		s.room[0] = w
-		return s.room[:], nil
+	s.Decision.Attempt = a
+	w := s.write(0, StatusPrepared, what, v.Now)
+	if len(before) > 0 {
+		return append(before, w...), nil
 	}
-	return append(before, w), nil
+	return w, nil
 }
 
 // Record is the step that adds evidence to an attempt: Next, and the event that tells of it.
@@ -402,10 +396,8 @@ func (r *Record) Do(v View) ([]Write, error) {
 	}
 	e := r.Evidence
 	e.At = v.Now
-	after, duties := Next(before, e)
-	r.room[0] = change(before, after, WhatLearnt, r.Who, v.Now, &e, duties)
-	w := &r.room[0]
-	w.Attempt.UpdatedAt = after.UpdatedAt
-	r.Attempt, r.Duties, r.Now = w.Attempt, duties, v.Now
+	r.Attempt, r.Duties = Next(before, e)
+	r.Now = v.Now
+	r.room[0] = change(before.Version, before.Status, &r.Attempt, WhatLearnt, r.Who, v.Now, &e, r.Duties)
 	return r.room[:], nil
 }

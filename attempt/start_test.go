@@ -462,7 +462,7 @@ func TestStart_Render(t *testing.T) {
 		a.Body = nil
 		a.Version++
 		err := s.store.Apply(context.Background(), &attempt.Step{ID: a.ID, Do: func(attempt.View) ([]attempt.Write, error) {
-			return []attempt.Write{{Attempt: a, Event: attempt.Event{AttemptID: a.ID, Version: a.Version, From: a.Status, To: a.Status}}}, nil
+			return []attempt.Write{{Attempt: &a, Event: attempt.Event{AttemptID: a.ID, Version: a.Version, From: a.Status, To: a.Status}}}, nil
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -747,9 +747,9 @@ func TestCheckWrites(t *testing.T) {
 	ended.Status, ended.NextCheckAt = attempt.StatusDeclined, time.Time{}
 	write := func(a attempt.Attempt, change func(*attempt.Attempt, *attempt.Event)) attempt.Write {
 		a.Version++
-		w := attempt.Write{Attempt: a}
+		w := attempt.Write{Attempt: &a}
 		e := attempt.Event{AttemptID: a.ID, Version: a.Version}
-		change(&w.Attempt, &e)
+		change(w.Attempt, &e)
 		if e.To == 0 {
 			e.To = w.Attempt.Status
 		}

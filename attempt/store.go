@@ -19,6 +19,8 @@ type Store interface {
 	// the store failed, the error matches [ErrUnavailable], and the step may have been written all the same only if the
 	// connection was lost in the commit.
 	//
+	// When Apply returns, with whatever result, no step's Do runs any more and none will.
+	//
 	// A step with Outcome set goes before others, and waits for the store as long as ctx allows; any other step gives up
 	// after the store's own limit (5 s) with ErrUnavailable.
 	Apply(ctx context.Context, steps ...*Step) error
@@ -119,18 +121,21 @@ type Step struct {
 }
 
 // Write is one attempt's new state and the event that tells of it. Version 1 is inserted; any other replaces the version
-// before it.
+// before it. The attempt is the step's: a store that keeps it keeps a copy.
 type Write struct {
-	Attempt Attempt
+	Attempt *Attempt
 	Event   Event
 }
 
-// change makes the write that takes an attempt from one state to the next: it counts the version and tells the event.
-func change(before, after Attempt, what What, who string, now time.Time, e *Evidence, duties []Duty) Write {
-	after.Version = before.Version + 1
-	after.UpdatedAt = now
+// change makes the write that takes an attempt from one version and status to the next: it counts the version and tells the
+// event.
+func change(version int, from Status, after *Attempt, what What, who string, now time.Time, e *Evidence, duties []Duty) Write {
+	after.Version = version + 1
+	if now.After(after.UpdatedAt) { // it never goes back, even where the clock does
+		after.UpdatedAt = now
+	}
 	return Write{Attempt: after, Event: Event{
-		AttemptID: after.ID, Version: after.Version, What: what, From: before.Status, To: after.Status,
+		AttemptID: after.ID, Version: after.Version, What: what, From: from, To: after.Status,
 		At: now, Who: who, Evidence: e, Duties: duties,
 	}}
 }

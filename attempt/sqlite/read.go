@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"iter"
-	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
@@ -74,101 +72,4 @@ func (s *Store) Events(ctx context.Context, id string) ([]attempt.Event, error) 
 		return nil, notFound(id)
 	}
 	return events, nil
-}
-
-// listPage is how many attempts List reads at a time: no transaction stays open while the caller works.
-const listPage = 200
-
-// List implements [attempt.Store]. It sees attempts that are created while it runs.
-func (s *Store) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attempt.Attempt, error] {
-	return func(yield func(attempt.Attempt, error) bool) {
-		n, last := 0, int64(0)
-		for {
-			r, err := s.reading(ctx)
-			if err != nil {
-				yield(attempt.Attempt{}, err)
-				return
-			}
-			var page []attempt.Attempt
-			read := 0
-			err = r.query1(selectAttempts+"WHERE a.seq > ? ORDER BY a.seq LIMIT ?", func(row []driver.Value) error {
-				a, seq, err := decodeAttempt(row)
-				if err != nil {
-					return err
-				}
-				read++
-				last = seq
-				if filter.Selects(a) {
-					page = append(page, a)
-				}
-				return nil
-			}, last, int64(listPage))
-			for _, a := range page {
-				if !yield(a, nil) {
-					return
-				}
-				if n++; n == filter.Limit {
-					return
-				}
-			}
-			if err != nil {
-				yield(attempt.Attempt{}, s.unavailable(err))
-				return
-			}
-			if read < listPage {
-				return
-			}
-		}
-	}
-}
-
-// TakeDue implements [attempt.Store].
-func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration) (attempt.View, error) {
-	if err := s.usable(ctx); err != nil {
-		return attempt.View{}, err
-	}
-	var v attempt.View
-	if limit <= 0 {
-		return attempt.View{Now: s.present()}, nil
-	}
-	c := newCall(ctx)
-	c.first.work = func(tx session) error {
-		var err error
-		v, err = s.takeDue(tx, limit, lease)
-		return err
-	}
-	s.run(c, []*item{&c.first})
-	if c.first.err != nil {
-		return attempt.View{}, c.first.err
-	}
-	return v, nil
-}
-
-func (s *Store) takeDue(tx session, limit int, lease time.Duration) (attempt.View, error) {
-	v := attempt.View{Now: s.present()}
-	var ids []string
-	err := tx.query(stmtDue, func(row []driver.Value) error {
-		d := &decoder{values: row}
-		ids = append(ids, d.text("id"))
-		return d.err
-	}, v.Now.UnixMicro(), int64(limit))
-	if err != nil {
-		return v, err
-	}
-	next := v.Now.Add(lease).Truncate(time.Microsecond)
-	for _, id := range ids {
-		err := tx.query(stmtAttempt, func(row []driver.Value) error {
-			a, _, err := decodeAttempt(row)
-			a.NextCheckAt = next
-			v.Attempts = append(v.Attempts, a)
-			return err
-		}, id)
-		if err != nil {
-			return v, err
-		}
-		if _, err := tx.exec(stmtPostpone, next.UnixMicro(), id); err != nil {
-			return v, err
-		}
-	}
-	return v, nil
 }

@@ -186,7 +186,7 @@ func (r row) free() {
 func encode(w *attempt.Write, old *attempt.Attempt) (row, error) {
 	r := row{Write: w, old: old, arguments: spareArguments.Get().(*arguments)}
 	a := encoder{args: r.attempt[:0], text: &r.text}
-	r.stmt = a.write(&w.Attempt, old)
+	r.stmt = a.write(w.Attempt, old)
 	v := encoder{args: r.event[:0], text: &r.text}
 	v.event(&w.Event)
 	r.attempt, r.event = a.args, v.args

@@ -51,6 +51,9 @@ var (
 	allColumns = slices.Concat(fixedColumns, stateColumns, claimColumns, resultColumns, rareColumns)
 )
 
+// isOpen is the condition of the index chargeonce_open, in its words, so that SQLite sees that the index serves.
+const isOpen = "status IN ('prepared', 'sending', 'unknown')"
+
 // selectAttempts reads attempts with the names of their slots, seq first.
 var selectAttempts = "SELECT a.seq, s.account, s.order_id, s.purpose, a." + strings.Join(allColumns, ", a.") +
 	" FROM chargeonce_attempts a JOIN chargeonce_slots s ON s.id = a.slot "

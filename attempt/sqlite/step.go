@@ -20,6 +20,7 @@ func (s *Store) runStep(tx session, step *attempt.Step, b *belief) ([]attempt.Wr
 	if held, err := b.write(tx); held || err != nil {
 		return b.writes, err
 	}
+	b.free() // what it decided is overtaken: the step's last run is the one that counts
 	slot, before, err := find(tx, step)
 	if err != nil {
 		return nil, err

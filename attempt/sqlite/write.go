@@ -58,7 +58,7 @@ func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row) error 
 		} else if updated, err := updateAttempt(tx, r); err != nil || !updated {
 			return orGone(err, "attempt %s: version %d disappeared", r.Attempt.ID, r.old.Version)
 		}
-		if v := liveOf(&r.Attempt); v != nil {
+		if v := liveOf(r.Attempt); v != nil {
 			has = v
 		} else if has == r.Attempt.ID {
 			has = nil
@@ -106,7 +106,7 @@ func (s *slotRow) insert(tx session, live driver.Value) (inserted bool, err erro
 
 // insertFirst writes a slot's first attempt, if the slot is not there yet.
 func (s *slotRow) insertFirst(tx session, r row) (held bool, err error) {
-	if inserted, err := s.insert(tx, liveOf(&r.Attempt)); err != nil || !inserted {
+	if inserted, err := s.insert(tx, liveOf(r.Attempt)); err != nil || !inserted {
 		return false, err
 	}
 	return true, insertAttempt(tx, s.number, r)
@@ -117,7 +117,7 @@ func updateGuessed(tx session, r row) (held bool, err error) {
 	if updated, err := updateAttempt(tx, r); err != nil || !updated {
 		return false, err
 	}
-	had, has := liveOf(r.old), liveOf(&r.Attempt)
+	had, has := liveOf(r.old), liveOf(r.Attempt)
 	if had == has {
 		return true, nil
 	}

@@ -34,7 +34,7 @@ func mint(slot attempt.Slot, ordinal int, now time.Time) attempt.Attempt {
 func put(before, after attempt.Attempt, what attempt.What, now time.Time) attempt.Write {
 	after.Version = before.Version + 1
 	after.UpdatedAt = now
-	return attempt.Write{Attempt: after, Event: attempt.Event{
+	return attempt.Write{Attempt: &after, Event: attempt.Event{
 		AttemptID: after.ID, Version: after.Version, What: what, From: before.Status, To: after.Status, At: now,
 	}}
 }
@@ -61,7 +61,7 @@ func (s *starter) do(v attempt.View) ([]attempt.Write, error) {
 		s.change(&a)
 	}
 	w := put(attempt.Attempt{Status: attempt.StatusPrepared}, a, attempt.WhatStarted, v.Now)
-	s.got, s.started = w.Attempt, true
+	s.got, s.started = *w.Attempt, true
 	return []attempt.Write{w}, nil
 }
 
@@ -107,7 +107,7 @@ func (c *changer) do(v attempt.View) ([]attempt.Write, error) {
 		what = attempt.WhatLearnt
 	}
 	w := put(before, after, what, v.Now)
-	c.got = w.Attempt
+	c.got = *w.Attempt
 	return []attempt.Write{w}, nil
 }
 
