@@ -128,8 +128,10 @@ func (d *diagnosis) environment() {
 
 // secrets looks at the files that hold some.
 func (d *diagnosis) secrets(s settings) {
-	if s.standard.tokenFile != "" {
-		d.private("token", s.standard.tokenFile)
+	for subject, file := range map[string]string{"token": s.standard.tokenFile, "sources": s.digestKeyFile} {
+		if file != "" {
+			d.private(subject, file)
+		}
 	}
 }
 

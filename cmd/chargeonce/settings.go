@@ -36,6 +36,7 @@ type settings struct {
 	referencePrefix string
 	deriveFrom      uuid.UUID
 	digestKeys      []attempt.DigestKey
+	digestKeyFile   string
 
 	timings  timings
 	breaker  payclient.BreakerConfig
@@ -130,6 +131,7 @@ var allSettings = []setting{
 	}},
 	{key: "digest_key", secret: true, help: "id:base64, former keys behind commas", set: setDigestKeys},
 	{key: "digest_key_file", path: true, help: "a file with a digest key on each line, the current one first", set: func(s *settings, text string) error {
+		s.digestKeyFile = text
 		if s.digestKeys != nil {
 			return nil // from the environment
 		}
