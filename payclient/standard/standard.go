@@ -309,7 +309,8 @@ func readProblem(r payclient.Response) (problem, error) {
 	return e, nil
 }
 
-// ReadLookup implements [payclient.Provider].
+// ReadLookup implements [payclient.Provider]. What it says of an unreadable page quotes nothing of it: the page may hold
+// payment sources, and whoever looks up does not know which to take out.
 func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 	page := payclient.LookupPage{RequestID: r.Header.Get("Request-Id")}
 	if r.StatusCode != http.StatusOK {
@@ -327,7 +328,7 @@ func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 		err = otherCase(list.Others, []string{"data", "has_more"})
 	}
 	if err != nil {
-		page.Detail = notReadable(r, err)
+		page.Detail = err.Error()
 		return page
 	}
 	if list.Data == nil || list.HasMore == nil {
@@ -337,7 +338,7 @@ func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 	for i := range *list.Data {
 		c := &(*list.Data)[i]
 		if err := otherCase(c.Others, chargeNames); err != nil {
-			page.Detail = notReadable(r, err)
+			page.Detail = err.Error()
 			return page
 		}
 		data, known := c.data()
