@@ -91,6 +91,7 @@ var faultCases = []faultCase{
 	{fault: "running", want: "409", body: "idempotency_key_in_use"},                //
 	{fault: "key-reused", want: "422", body: "idempotency_key_reused"},             //
 	{fault: "gzip-bomb:1000000", want: "200", body: "\x1f\x8b"},                    // F67
+	{fault: "gzip-bomb:1000+cut-body:20", want: "200", readErr: "unexpected EOF"},  // F68
 	{fault: "lookup-empty", charges: 1, want: "201"},                               // GETs only
 	{fault: "lookup-twice", charges: 1, want: "201"},                               //
 	{fault: "lookup-foreign", charges: 1, want: "201"},                             //
