@@ -54,8 +54,8 @@ func (e *encoder) addJSON(column string, keep bool, v any) {
 
 // addText is addJSON for what jsonText can write.
 func addText[T any](e *encoder, column string, keep bool, v T, write func(*jsonText, T)) {
-	if !keep {
-		e.add(nil)
+	if !keep || !handWritten {
+		e.addJSON(column, keep, v)
 		return
 	}
 	e.text.b, e.text.err = e.text.b[:0], nil

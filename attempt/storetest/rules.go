@@ -1,95 +1,39 @@
 package storetest
 
-import (
-	"errors"
-	"testing"
-
-	"github.com/chargeonce/chargeonce/attempt"
-)
-
 var rules = []rule{
 	{"start twice", "a restart must find the first attempt, not pay again", "", startTwice},
+	{"start at once", "of fifty who press the button one may send", "", startAtOnce},
+	{"one live attempt", "two live attempts of a slot are two keys, and two charges", "", oneLive},
+	{"supersede", "between the end of one attempt and the start of the next nobody may slip in", "", supersede},
+	{"slots byte by byte", "orders that merely look alike are two payments, and one order is never two", "", slotsByteByByte},
+	{"gapless versions", "an event that is missing or double is evidence lost or counted twice", "", gaplessVersions},
+	{"whole attempt", "a field that does not come back as it was written decides wrongly later", "", wholeAttempt},
+	{"whole event", "the audit trail is the only witness of what was known when", "", wholeEvent},
+	{"nothing comes back as nothing", "a zero time or an empty list that turns into something is evidence invented", "", nothingStaysNothing},
+	{"microseconds UTC", "times that are compared must not differ by zone or by digits", "", microsecondsUTC},
+	{"stale guess", "what a caller remembers must not overwrite what others have learnt since", "", staleGuess},
+	{"guess of a leased attempt", "an old memory must not take back the time that a reconciler has taken for itself", "", guessOfLeased},
+	{"false guess", "a belief about what is not there must not create it", "", falseGuess},
+	{"decision not to write", "a decision from memory that writes nothing has to be made on what is stored", "", decisionNotToWrite},
+	{"failed step", "a step that failed has not happened", "", failedStep},
+	{"one fails beside others", "one payment's trouble must not cost another its record", "", oneFails},
+	{"refused writes", "the last guard before the table holds also against a mistake in the program", "", refusedWrites},
+	{"steps together", "what is given together is still one change each, in its turn", "", stepsTogether},
+	{"outcomes first", "an outcome that is lost is money nobody knows of; a start that waits is only slow", "", outcomesFirst},
+	{"panicking step", "a caller's bug must reach the caller, and nobody else", "", panickingStep},
+	{"no run after return", "a step that still runs when its caller has gone on writes behind the caller's back", "", noRunAfterReturn},
 	{"not found", "an unknown id must be told from a store that cannot be read", "", notFound},
 	{"closed", "a store that is closed must not pretend to know anything", "", closed},
-}
-
-func startTwice(t *testing.T, s *suite) {
-	ctx, store := t.Context(), s.empty(t)
-	for _, believed := range []bool{false, true} {
-		sl := slot("1001")
-		if believed {
-			sl = slot("1002")
-		}
-		first, second := &starter{slot: sl}, &starter{slot: sl}
-		a, b := first.step(), second.step()
-		if believed {
-			a, b = first.fresh(), second.fresh()
-		}
-		if err := store.Apply(ctx, a); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Apply(ctx, b); err != nil {
-			t.Fatal(err)
-		}
-		if !first.started || second.started || first.got.ID != second.got.ID {
-			t.Errorf("first started %v, second %v: attempts %s and %s", first.started, second.started, first.got.ID, second.got.ID)
-		}
-		v, err := store.Slot(ctx, sl)
-		if err != nil || len(v.Attempts) != 1 {
-			t.Errorf("the slot holds %d attempts: %v", len(v.Attempts), err)
-		}
-	}
-}
-
-func notFound(t *testing.T, s *suite) {
-	ctx, store := t.Context(), s.empty(t)
-	const id = "01890000-0000-7000-8000-000000000000"
-	_, err := store.Attempt(ctx, id)
-	wantError(t, "Attempt", err, attempt.ErrNotFound)
-	_, err = store.Events(ctx, id)
-	wantError(t, "Events", err, attempt.ErrNotFound)
-	err = store.Apply(ctx, &attempt.Step{ID: id, Do: func(attempt.View) ([]attempt.Write, error) {
-		t.Error("Do was run for an attempt that does not exist")
-		return nil, nil
-	}})
-	wantError(t, "Apply", err, attempt.ErrNotFound)
-	v, err := store.Slot(ctx, slot("1001"))
-	if err != nil || len(v.Attempts) != 0 || v.Now.IsZero() {
-		t.Errorf("Slot of a slot never seen: %+v, %v", v, err)
-	}
-}
-
-func closed(t *testing.T, s *suite) {
-	ctx, store := t.Context(), s.open(t)
-	a := start(ctx, t, store, slot("1001"), nil)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
-	}
-	_, err := store.Attempt(ctx, a.ID)
-	wantError(t, "Attempt", err, attempt.ErrUnavailable)
-	_, err = store.Events(ctx, a.ID)
-	wantError(t, "Events", err, attempt.ErrUnavailable)
-	_, err = store.Slot(ctx, a.Slot)
-	wantError(t, "Slot", err, attempt.ErrUnavailable)
-	_, err = store.TakeDue(ctx, 10, 0)
-	wantError(t, "TakeDue", err, attempt.ErrUnavailable)
-	wantError(t, "Apply", store.Apply(ctx, (&starter{slot: a.Slot}).step()), attempt.ErrUnavailable)
-	n := 0
-	for _, err := range store.List(ctx, attempt.Filter{}) {
-		wantError(t, "List", err, attempt.ErrUnavailable)
-		n++
-	}
-	if n != 1 {
-		t.Errorf("List yielded %d times, want one error", n)
-	}
-}
-
-func wantError(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: error %v, want one that matches %q", what, got, want)
-	}
+	{"cancelled", "a caller that has given up must be told so, and have changed nothing", "", cancelled},
+	{"due", "what is due must be found, oldest first, and nothing else", "", due},
+	{"due by one only", "an attempt that two reconcilers take at once is asked about twice", "", dueByOne},
+	{"lease", "a lease must hide the attempt from the others, and only that", "", lease},
+	{"list", "what the operator does not see is not looked after", "", list},
+	{"list while writing", "who walks the list may settle what it finds", "", listWhileWriting},
+	{"long history", "an attempt that was asked about for a week must still be readable", "", longHistory},
+	{"clock runs backwards", "a clock that is set back must not reorder or lose what was recorded", Clock, clockBackwards},
+	{"reopened", "what was reported as stored must be there after a restart", Database, reopened},
+	{"two handles", "two processes on one database are two callers like any others", Database, twoHandles},
+	{"transaction", "an attempt must commit with the order it belongs to, or not at all", Transactions, transaction},
+	{"duplicate in a transaction", "a double click must not fail the host's transaction", Transactions, transactionDuplicate},
 }
