@@ -7,10 +7,8 @@
 package standard
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -18,10 +16,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/strictjson"
 	"github.com/chargeonce/chargeonce/payclient"
 )
 
@@ -153,43 +151,95 @@ func (p *Provider) LookupRequest(reference, cursor string) payclient.Request {
 	return payclient.Request{Method: http.MethodGet, Path: "/v1/charges", Query: q.Encode(), Header: p.header()}
 }
 
-// charge is the API's charge object.
-type charge struct {
-	ID          string  `json:"id"`
-	Status      string  `json:"status"`
-	Amount      *int64  `json:"amount"`
-	Currency    *string `json:"currency"`
-	Reference   *string `json:"merchant_reference"`
-	DeclineCode string  `json:"decline_code"`
-	NextAction  *struct {
-		URL string `json:"url"`
-	} `json:"next_action"`
-	Created ignored        `json:"created"`
-	Others  jsontext.Value `json:",embed"`
+// chargeMembers are the members of the API's charge object.
+var chargeMembers = []string{"id", "status", "amount", "currency", "merchant_reference", "decline_code", "next_action", "created"}
+
+// readChargeObject reads a charge. A member that is null is taken for absent: nothing of ours is filled in for it.
+func readChargeObject(object []byte) (data payclient.ChargeData, status string, err error) {
+	err = strictjson.Object(object, chargeMembers, func(i int, v jsontext.Value) (err error) {
+		if strictjson.IsNull(v) {
+			return nil
+		}
+		switch chargeMembers[i] {
+		case "id":
+			data.ID, err = strictjson.String(v)
+		case "status":
+			status, err = strictjson.String(v)
+		case "amount":
+			var minor int64
+			minor, err = strictjson.Int(v)
+			data.Minor = &minor
+		case "currency":
+			data.Currency, err = strictjson.String(v)
+		case "merchant_reference":
+			data.Reference, err = strictjson.String(v)
+		case "decline_code":
+			data.DeclineCode, err = strictjson.String(v)
+		case "next_action":
+			err = strictjson.Object(v, nextActionMembers, func(_ int, v jsontext.Value) (err error) {
+				if !strictjson.IsNull(v) {
+					data.NextAction, err = strictjson.String(v)
+				}
+				return err
+			})
+		}
+		return err
+	})
+	return data, status, err
 }
 
-var chargeNames = []string{"id", "status", "amount", "currency", "merchant_reference", "decline_code", "next_action", "created"}
+var nextActionMembers = []string{"url"}
+
+// chargeStatus reads a charge's status; known tells whether it is one of the API, written exactly so.
+func chargeStatus(text string) (status attempt.ChargeStatus, known bool) {
+	switch text {
+	case "succeeded":
+		return attempt.ChargeSucceeded, true
+	case "pending":
+		return attempt.ChargePending, true
+	case "failed":
+		return attempt.ChargeFailed, true
+	}
+	return attempt.ChargePending, false
+}
 
 // problem is the API's error object: problem details with members of its own (RFC 9457 section 3.2).
 type problem struct {
-	Type        string `json:"type"`
-	Title       string `json:"title"`
-	Status      *int   `json:"status"`
-	Detail      string `json:"detail"`
-	Code        string `json:"code"`
-	DeclineCode string `json:"decline_code"`
-	Reference   string `json:"merchant_reference"`
-
-	Others jsontext.Value `json:",embed"`
+	kind        string // its type: a URI
+	status      int64  // 0: not given
+	detail      string
+	code        string
+	declineCode string
+	reference   string
 }
 
-var problemNames = []string{"type", "title", "status", "detail", "code", "decline_code", "merchant_reference"}
+var problemMembers = []string{"type", "title", "status", "detail", "code", "decline_code", "merchant_reference"}
 
-// ignored is a member that the API has and nobody needs.
-type ignored struct{}
-
-// UnmarshalJSONFrom skips the value.
-func (*ignored) UnmarshalJSONFrom(d *jsontext.Decoder) error { return d.SkipValue() }
+func readProblemObject(object []byte) (e problem, err error) {
+	err = strictjson.Object(object, problemMembers, func(i int, v jsontext.Value) (err error) {
+		if strictjson.IsNull(v) {
+			return nil
+		}
+		switch problemMembers[i] {
+		case "type":
+			e.kind, err = strictjson.String(v)
+		case "title":
+			_, err = strictjson.String(v)
+		case "status":
+			e.status, err = strictjson.Int(v)
+		case "detail":
+			e.detail, err = strictjson.String(v)
+		case "code":
+			e.code, err = strictjson.String(v)
+		case "decline_code":
+			e.declineCode, err = strictjson.String(v)
+		case "merchant_reference":
+			e.reference, err = strictjson.String(v)
+		}
+		return err
+	})
+	return e, err
+}
 
 // ReadCharge implements [payclient.Provider].
 func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
@@ -208,7 +258,7 @@ func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
 	case payclient.IsUnavailable(r.StatusCode):
 		reply.Verdict, reply.Reason = attempt.Unavailable, attempt.ReasonUnavailable
 		if e, err := readProblem(r); err == nil { // a gateway may answer with anything
-			reply.Code, reply.Detail = e.Code, e.Detail
+			reply.Code, reply.Detail = e.code, e.detail
 		}
 	case r.StatusCode >= 400 && r.StatusCode <= 499:
 		p.readRefusal(r, &reply)
@@ -219,48 +269,19 @@ func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
 }
 
 func (p *Provider) readCharge(r payclient.Response, reply *payclient.Reply) {
-	var c charge
-	err := readStrictly(r.Body, &c)
-	if err == nil {
-		err = otherCase(c.Others, chargeNames)
-	}
+	data, text, err := readChargeObject(r.Body)
 	if err != nil {
 		reply.Detail = notReadable(r, err)
 		return
 	}
-	data, known := c.data()
+	status, known := chargeStatus(text)
+	data.Status = status
 	reply.Charge = data
 	if !known {
-		reply.Verdict, reply.Reason = attempt.Violated, attempt.ReasonUnreadable
-		reply.Detail = "status: " + strconv.Quote(c.Status) + " is not one of the API"
+		reply.Detail = "status: " + strconv.Quote(text) + " is not one of the API"
 		return
 	}
 	reply.Verdict, reply.Reason = attempt.Charged, ""
-}
-
-// data reads the charge object; known tells whether its status is one of the API, written exactly so.
-func (c *charge) data() (data payclient.ChargeData, known bool) {
-	data = payclient.ChargeData{ID: c.ID, Minor: c.Amount, DeclineCode: c.DeclineCode}
-	if c.Reference != nil {
-		data.Reference = *c.Reference
-	}
-	if c.Currency != nil {
-		data.Currency = *c.Currency
-	}
-	if c.NextAction != nil {
-		data.NextAction = c.NextAction.URL
-	}
-	switch c.Status {
-	case "succeeded":
-		data.Status = attempt.ChargeSucceeded
-	case "pending":
-		data.Status = attempt.ChargePending
-	case "failed":
-		data.Status = attempt.ChargeFailed
-	default:
-		return data, false
-	}
-	return data, true
 }
 
 // readRefusal reads a 4xx. It refuses only in the API's own words: a problem object with a code. The same status with
@@ -271,7 +292,7 @@ func (p *Provider) readRefusal(r payclient.Response, reply *payclient.Reply) {
 		reply.Detail = notReadable(r, err)
 		return
 	}
-	reply.Code, reply.DeclineCode, reply.Reference, reply.Detail = e.Code, e.DeclineCode, e.Reference, e.Detail
+	reply.Code, reply.DeclineCode, reply.Reference, reply.Detail = e.code, e.declineCode, e.reference, e.detail
 	reply.Reason = ""
 	switch r.StatusCode {
 	case http.StatusPaymentRequired:
@@ -293,18 +314,16 @@ func readProblem(r payclient.Response) (problem, error) {
 	if err != nil || media != "application/problem+json" && media != "application/json" {
 		return e, errors.New("the content type is not that of a problem")
 	}
-	if err := readStrictly(r.Body, &e); err != nil {
+	e, err = readProblemObject(r.Body)
+	if err != nil {
 		return e, err
 	}
-	if err := otherCase(e.Others, problemNames); err != nil {
-		return e, err
-	}
-	if e.Code == "" && (e.Type == "" || e.Type == "about:blank") {
+	if e.code == "" && (e.kind == "" || e.kind == "about:blank") {
 		return e, errors.New("no code and no type: not an error of the API")
 	}
-	if e.Status != nil && *e.Status != r.StatusCode {
+	if e.status != 0 && e.status != int64(r.StatusCode) {
 		// RFC 9457 section 3.1.3: the status as the API gave it, to be compared where somebody on the way has changed it.
-		return e, fmt.Errorf("the problem is one of status %d", *e.Status)
+		return e, fmt.Errorf("the problem is one of status %d", e.status)
 	}
 	return e, nil
 }
@@ -312,88 +331,57 @@ func readProblem(r payclient.Response) (problem, error) {
 // ReadLookup implements [payclient.Provider]. What it says of an unreadable page quotes nothing of it: the page may hold
 // payment sources, and whoever looks up does not know which to take out.
 func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
-	page := payclient.LookupPage{RequestID: r.Header.Get("Request-Id")}
+	page := lookupPage{payclient.LookupPage{RequestID: r.Header.Get("Request-Id")}}
 	if r.StatusCode != http.StatusOK {
 		page.Detail = "status " + strconv.Itoa(r.StatusCode)
-		return page
+		return page.LookupPage
 	}
-	var list struct {
-		Data    *[]charge `json:"data"`
-		HasMore *bool     `json:"has_more"`
-
-		Others jsontext.Value `json:",embed"`
-	}
-	err := readStrictly(r.Body, &list)
-	if err == nil {
-		err = otherCase(list.Others, []string{"data", "has_more"})
-	}
-	if err != nil {
+	var hasMore, hasData, hasMoreGiven bool
+	err := strictjson.Object(r.Body, listMembers, func(i int, v jsontext.Value) (err error) {
+		switch {
+		case strictjson.IsNull(v):
+		case listMembers[i] == "has_more":
+			hasMoreGiven = true
+			hasMore, err = strictjson.Bool(v)
+		default:
+			hasData = true
+			err = strictjson.Array(v, page.add)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
 		page.Detail = err.Error()
-		return page
-	}
-	if list.Data == nil || list.HasMore == nil {
+	case !hasData || !hasMoreGiven:
 		page.Detail = "data or has_more: missing"
-		return page
-	}
-	for i := range *list.Data {
-		c := &(*list.Data)[i]
-		if err := otherCase(c.Others, chargeNames); err != nil {
-			page.Detail = err.Error()
-			return page
+	case hasMore && (len(page.Charges) == 0 || page.Charges[len(page.Charges)-1].ID == ""):
+		page.Detail = "has_more without a charge to go on from"
+	default:
+		page.Readable = true
+		if hasMore {
+			page.Next = page.Charges[len(page.Charges)-1].ID
 		}
-		data, known := c.data()
-		if !known {
-			page.Detail = "status: " + strconv.Quote(c.Status) + " is not one of the API"
-			return page
-		}
-		page.Charges = append(page.Charges, data)
 	}
-	if *list.HasMore {
-		if len(*list.Data) == 0 || (*list.Data)[len(*list.Data)-1].ID == "" {
-			page.Detail = "has_more without a charge to go on from"
-			return page
-		}
-		page.Next = (*list.Data)[len(*list.Data)-1].ID
-	}
-	page.Readable = true
-	return page
+	return page.LookupPage
 }
 
-// readStrictly reads exactly one JSON object: exact names, none twice, valid UTF-8, nothing after it.
-func readStrictly(body []byte, into any) error {
-	if kind := jsontext.Value(body).Kind(); kind != '{' {
-		return errors.New("not a JSON object")
-	}
-	return json.Unmarshal(body, into)
-}
+var listMembers = []string{"data", "has_more"}
 
-// otherCase fails if one of an object's other members is one of the API's written in another case. Programs disagree about
-// whether such a name counts (encoding/json takes it), so the object means one thing to one reader and another to the next.
-func otherCase(others jsontext.Value, names []string) error {
-	if len(others) == 0 {
-		return nil
+// lookupPage is a page that is being read.
+type lookupPage struct{ payclient.LookupPage }
+
+func (p *lookupPage) add(object jsontext.Value) error {
+	data, text, err := readChargeObject(object)
+	if err != nil {
+		return err
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(others))
-	for {
-		t, err := d.ReadToken()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if t.Kind() != '"' {
-			continue // the object's brackets
-		}
-		for _, name := range names {
-			if strings.EqualFold(t.String(), name) {
-				return fmt.Errorf("%s: written in another case", name)
-			}
-		}
-		if err := d.SkipValue(); err != nil {
-			return err
-		}
+	status, known := chargeStatus(text)
+	if !known {
+		return fmt.Errorf("status: %q is not one of the API", text)
 	}
+	data.Status = status
+	p.Charges = append(p.Charges, data)
+	return nil
 }
 
 // notReadable describes an answer that could not be read, with its first bytes.
