@@ -31,6 +31,7 @@ type Client struct {
 	repeat    failsafe.Executor[*sending]
 	guard     *guard
 	lastURL   atomic.Pointer[keptURL]
+	used      sync.Pool // of *starting
 
 	// pending counts outcomes that are being stored behind the back of calls that have returned.
 	pending sync.WaitGroup
@@ -150,19 +151,31 @@ type starting struct {
 	body   []byte // whole, with the source
 	bodyOf string // the id of the attempt it belongs to
 
+	record  attempt.Record
 	sending sending // what follows, if the decision is to send
 }
 
 func (c *Client) start(intent attempt.Intent, claim time.Duration) *starting {
-	s := &starting{Start: attempt.Start{
+	s, _ := c.used.Get().(*starting)
+	if s == nil {
+		s = new(starting)
+	}
+	s.Start = attempt.Start{
 		Slot: intent.Slot(), Intent: intent,
 		Provider: c.caps.Name, ProviderAccount: c.cfg.ProviderAccount, Environment: c.cfg.Environment,
 		Digester: c.digester, Resend: c.resend, CannotAsk: !c.caps.Lookup.ByReference,
 		Claim: claim, SendSpan: c.cfg.SendTimeout, FirstCheck: c.cfg.MinAge, PreparedAfter: c.cfg.PreparedAfter, Who: c.cfg.Who,
-	}}
+	}
 	s.New = func(ordinal int) (attempt.Attempt, error) { return c.newAttempt(s, ordinal) }
 	s.Render = func(a *attempt.Attempt) error { return c.render(a, s) }
 	return s
+}
+
+// reuse keeps a call's room for the next call. Only that of a payment that went all the way is kept: there both steps are
+// stored, so that nobody holds them any more (Store.Apply), and nothing goes on behind the call. See docs/adr/0016.
+func (c *Client) reuse(s *starting) {
+	*s = starting{} // the source above all
+	c.used.Put(s)
 }
 
 // newAttempt makes the slot's next attempt. It fails where the rules for new payments forbid it.
@@ -263,7 +276,11 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 		d := s.Decision
 		switch d.Kind {
 		case attempt.DecidedSend:
-			return c.send(ctx, s, began)
+			r, err := c.send(ctx, s, began)
+			if err == nil && r.Outcome == Approved && r.RecordErr == nil {
+				c.reuse(s)
+			}
+			return r, err
 		case attempt.DecidedRefuse:
 			return c.refused(d)
 		case attempt.DecidedAsk:
@@ -337,7 +354,7 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Re
 	if s.stopErr == nil {
 		s.run()
 	}
-	after, now, err := c.recordSends(s)
+	after, now, err := c.recordSends(s, &start.record)
 	r := c.resultAfter(s, after, now, err)
 	if r.Open() && r.RecordErr == nil && s.worthAsking() {
 		if _, err := c.askAndRecord(ctx, after, now); err == nil {

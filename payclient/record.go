@@ -12,8 +12,8 @@ import (
 
 // recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
 // store's clock; with an error the attempt as it will be once the write, which goes on, succeeds.
-func (c *Client) recordSends(s *sending) (attempt.Attempt, time.Time, error) {
-	rec := &attempt.Record{ID: s.a.ID, Who: c.cfg.Who, Evidence: attempt.Evidence{
+func (c *Client) recordSends(s *sending, rec *attempt.Record) (attempt.Attempt, time.Time, error) {
+	*rec = attempt.Record{ID: s.a.ID, Who: c.cfg.Who, Evidence: attempt.Evidence{
 		Kind: attempt.EvidenceSends, Fence: s.a.Fence, Sends: s.log, KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
 	}}
 	err := c.record(s.ctx, rec, s.a, s.claimUntil)

@@ -62,7 +62,15 @@ func (c cleaner) text(text string) string {
 // id tells whether an id of the provider's may be kept as it is. Ids are compared and searched for, so they are never
 // altered: not even where one looks like a card number, as those of several providers do.
 func (c cleaner) id(text string) bool {
-	return len(text) <= maxID && strings.ToValidUTF8(text, "") == text && !strings.ContainsFunc(text, isControl) && c.harmless(text)
+	return len(text) <= maxID && isPlain(text) && c.harmless(text)
+}
+
+// isPlain tells whether a text is valid UTF-8 without control characters.
+func isPlain(text string) bool {
+	if !hasByte(text, func(c byte) bool { return c < ' ' || c >= 0x7f }) {
+		return true
+	}
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, isControl)
 }
 
 // requestID keeps a request id, or what can be kept of it.
@@ -75,7 +83,7 @@ func (c cleaner) requestID(text string) string {
 
 // link returns a URL of the provider's, or nothing where it is none that a payer could be sent to, or holds a secret.
 func (c cleaner) link(text string) string {
-	if len(text) > maxURL || strings.ContainsFunc(text, isControl) || !c.harmless(text) {
+	if text == "" || len(text) > maxURL || strings.ContainsFunc(text, isControl) || !c.harmless(text) {
 		return ""
 	}
 	if u, err := url.Parse(text); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
@@ -142,7 +150,7 @@ func strip(text, secret string) string {
 	if len(secret) < 4 {
 		return text
 	}
-	if strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r >= 0x7f }) {
+	if hasByte(secret, func(c byte) bool { return c < ' ' || c == '"' || c == '\\' || c >= 0x7f }) {
 		quoted := strconv.Quote(secret)
 		quoted = quoted[1 : len(quoted)-1]
 		twice := strconv.Quote(quoted)

@@ -45,7 +45,6 @@ type sending struct {
 	claimUntil time.Time
 
 	log     []attempt.Send
-	logRoom [1]attempt.Send
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
 	health  health        // what the last request said about the provider
@@ -256,7 +255,7 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 // finish logs a send and decides whether it is to be repeated, and when.
 func (s *sending) finish(send attempt.Send, final bool) {
 	if s.log == nil {
-		s.log = s.logRoom[:0]
+		s.log = make([]attempt.Send, 0, 1)
 	}
 	hint := s.wait
 	s.wait = 0
@@ -337,7 +336,7 @@ func sendable(r Request) error {
 	if !isToken(r.Method) {
 		return fmt.Errorf("method %q cannot be sent", r.Method)
 	}
-	if strings.ContainsFunc(r.Query, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+	if hasByte(r.Query, func(c byte) bool { return c <= ' ' || c == 0x7f }) {
 		return errors.New("the query cannot be sent")
 	}
 	for name, values := range r.Header {
@@ -345,7 +344,7 @@ func sendable(r Request) error {
 			return fmt.Errorf("header name %q cannot be sent", name)
 		}
 		for _, v := range values {
-			if strings.ContainsFunc(v, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			if hasByte(v, func(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
 				return fmt.Errorf("the value of header %s cannot be sent", name) // the value may be a secret
 			}
 		}
@@ -355,9 +354,24 @@ func sendable(r Request) error {
 
 // isToken tells whether a text is a token (RFC 9110 section 5.6.2).
 func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
-		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
-	})
+	return text != "" && !hasByte(text, func(c byte) bool { return !tokenBytes[c] })
+}
+
+// tokenBytes are the bytes of a token: letters, digits and some marks.
+var tokenBytes = func() (is [256]bool) {
+	for c := byte('!'); c < 0x7f; c++ {
+		is[c] = strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) < 0
+	}
+	return is
+}()
+
+func hasByte(text string, bad func(byte) bool) bool {
+	for i := range len(text) {
+		if bad(text[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // url returns the base address with a path. Nearly all requests go to one and the same: it is kept, and never changed.
