@@ -21,6 +21,9 @@ func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, re
 		Verdict: reply.Verdict, Reason: reply.Reason, StatusCode: resp.StatusCode, RequestID: clean.requestID(reply.RequestID),
 		Code: clean.text(reply.Code), DeclineCode: clean.text(reply.DeclineCode), Detail: clean.text(reply.Detail), Replayed: reply.Replayed,
 	}}
+	if reply.Verdict != attempt.Charged && clean.id(reply.Charge.ID) {
+		s.ChargeID = reply.Charge.ID // support needs it most where the answer decides nothing
+	}
 	switch reply.Verdict {
 	case attempt.Charged:
 		judgeCharge(&s, a, key, reply, clean)
