@@ -69,7 +69,7 @@ func (c *Client) findPages(ctx context.Context, reference string) Lookup {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
 			return l
 		}
-		page := c.cfg.Provider.ReadLookup(q.response)
+		page := readLookup(c.cfg.Provider, q.response)
 		l.StatusCode, l.RequestID = q.response.StatusCode, clean.requestID(page.RequestID)
 		if IsUnavailable(q.response.StatusCode) {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(page.Detail)
@@ -97,6 +97,17 @@ func (c *Client) findPages(ctx context.Context, reference string) Lookup {
 	}
 	l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, "the pages of the answer do not end"
 	return l
+}
+
+// readLookup reads a page with the adapter. One that panics has read nothing: a hostile answer must not end the process that
+// asks about everybody's payments.
+func readLookup(p Provider, r Response) (page LookupPage) {
+	defer func() {
+		if recover() != nil {
+			page = LookupPage{Detail: "panic while reading the answer"}
+		}
+	}()
+	return p.ReadLookup(r)
 }
 
 // askAndRecord asks about an attempt and records the answer. asked is a time of the store's clock before the question.
