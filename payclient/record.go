@@ -83,6 +83,6 @@ func (c *Client) recordUntilStored(ctx context.Context, rec *attempt.Record, kno
 			return
 		}
 		c.sawNotRecorded(ctx, known, err)
-		wait = min(2*wait, 5*time.Second)
+		wait = min(2*wait, time.Second) // well under what RecordTimeout leaves
 	}
 }
