@@ -132,7 +132,7 @@ func TestC02AnotherAmountIsRefusedHere(t *testing.T) {
 		s.want(s.pay(order("1001")), payclient.UnknownOutcome, payclient.MovedMaybe)
 		more := order("1001")
 		more.Amount, _ = more.Amount.Add(more.Amount)
-		res, err := s.client.Pay(t.Context(), more)
+		res, err := s.client.Pay(s.t.Context(), more)
 		if !errors.Is(err, attempt.ErrConflict) || !res.Open() {
 			t.Errorf("%v, %v; want a conflict with the open attempt", res.Outcome, err)
 		}

@@ -161,7 +161,7 @@ func TestC06NotStoredIsNotSent(t *testing.T) {
 	aCase(t, fakeprovider.Config{}, standard.Config{}, func(cfg *payclient.Config) {
 		cfg.Store = stubStore{cfg.Store, func(context.Context, attempt.Store, ...*attempt.Step) error { return errDiskFull }}
 	}, func(s *shop) {
-		if _, err := s.client.Pay(t.Context(), order("1001")); !errors.Is(err, attempt.ErrUnavailable) || !errors.Is(err, errDiskFull) {
+		if _, err := s.client.Pay(s.t.Context(), order("1001")); !errors.Is(err, attempt.ErrUnavailable) || !errors.Is(err, errDiskFull) {
 			t.Errorf("error %v, want the store's", err)
 		}
 		s.wantPosts(0)

@@ -358,7 +358,7 @@ func TestC35C36AmountsOnTheWire(t *testing.T) {
 		for _, text := range []string{"-1.00", "0.00"} {
 			i := order("none")
 			i.Amount, _ = money.Parse(text, "EUR") // no amount, or one that cannot be charged
-			if _, err := s.client.Pay(t.Context(), i); !errors.Is(err, attempt.ErrInvalidIntent) {
+			if _, err := s.client.Pay(s.t.Context(), i); !errors.Is(err, attempt.ErrInvalidIntent) {
 				t.Errorf("%q: %v, want it refused before anything is stored", text, err)
 			}
 		}
