@@ -32,6 +32,7 @@ type Client struct {
 	guard     *guard
 	lastURL   atomic.Pointer[keptURL]
 	used      sync.Pool // of *starting
+	aged      atomic.Int64
 
 	// pending counts outcomes that are being stored behind the back of calls that have returned.
 	pending sync.WaitGroup

@@ -23,8 +23,10 @@ const (
 	LogError     = "error"
 )
 
-// Observer is told what happens, for metrics and traces. Any func may be nil. They run on the calling goroutine and must
-// return soon; a panic in one ends the call as a panic in the host's own code would, after the outcome was stored.
+// Observer is told what happens, for metrics and traces. Any func may be nil. They run on the goroutine of the call, or on
+// the one that stores evidence behind it, and must return soon. A panic in Sent ends the sending of that call, and its
+// sends are stored; a panic in another reaches the caller, or ends the process, after the evidence was stored or while
+// storing it goes on.
 type Observer struct {
 	// Sent is told of each request, when its answer was read or it ended without one.
 	Sent func(ctx context.Context, a attempt.Attempt, s attempt.Send)

@@ -154,6 +154,7 @@ func (s *sending) mayRepeat() bool {
 func (s *sending) sendOnce() {
 	c := s.client
 	started := time.Now()
+	c.ageConnections(started)
 	rec := &recorder{claimUntil: s.claimUntil}
 	ctx, cancel := context.WithDeadlineCause(s.ctx, earliest(started.Add(c.cfg.SendTimeout), s.callUntil), errSendTimeout)
 	defer cancel()
@@ -236,7 +237,7 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 			s.health = failing
 		}
 		if send.Reason == attempt.ReasonUnproven {
-			s.closeIdle() // so that the next answer is the first on its connection
+			s.client.closeIdle() // so that the next answer is the first on its connection
 		}
 		// A failure that the provider has stored under the key comes back for ever.
 		final = reply.NoRetry || reply.Replayed
@@ -244,7 +245,7 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 		if send.Charge == nil {
 			s.health = failing
 		}
-		s.closeIdle() // an answer to another request may be on its way here
+		s.client.closeIdle() // an answer to another request may be on its way here
 		final = send.Charge != nil
 	default:
 		final = true
@@ -293,8 +294,24 @@ func (s *sending) backoff(n int) time.Duration {
 	return wait
 }
 
-func (s *sending) closeIdle() {
-	if t, ok := s.client.transport.(interface{ CloseIdleConnections() }); ok {
+// connectionAge is how long kept connections are used before the provider's name is looked up anew: a kept connection
+// ignores changes of DNS, and a busy one never becomes idle for long enough to end by itself.
+const connectionAge = 5 * time.Minute
+
+// ageConnections closes the transport's idle connections from time to time.
+func (c *Client) ageConnections(now time.Time) {
+	last := c.aged.Load()
+	if now.UnixNano()-last < int64(connectionAge) || !c.aged.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	if last != 0 { // not before the first request
+		c.closeIdle()
+	}
+}
+
+// closeIdle closes the connections that the transport keeps, if it can.
+func (c *Client) closeIdle() {
+	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
