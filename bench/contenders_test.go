@@ -29,7 +29,10 @@ import (
 )
 
 // bank answers every charge at once, with the fields of the request. It does as little as a provider can.
-type bank struct{ charges atomic.Int64 }
+type bank struct {
+	charges atomic.Int64
+	delay   time.Duration
+}
 
 func (k *bank) answer(body []byte) []byte {
 	reference := field(body, `"merchant_reference":"`)

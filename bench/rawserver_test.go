@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // rawBank serves the bank on a loopback socket with as little as HTTP/1.1 takes, so that what is measured is the clients.
@@ -84,6 +85,9 @@ func (k *bank) serveConn(conn net.Conn) error {
 			if size == 0 {
 				break
 			}
+		}
+		if k.delay > 0 {
+			time.Sleep(k.delay) // the provider at work
 		}
 		answer := k.answer(body)
 		out = append(out[:0], "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: "...)
