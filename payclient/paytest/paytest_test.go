@@ -13,6 +13,14 @@ import (
 	"github.com/chargeonce/chargeonce/payclient/paytest"
 )
 
+func TestQuickMakesTheWaitsShort(t *testing.T) {
+	var c payclient.Config
+	paytest.Quick(&c)
+	if c.FirstWait <= 0 || c.MaxWait < c.FirstWait || c.MaxWait > 10*time.Millisecond {
+		t.Errorf("waits of %s to %s", c.FirstWait, c.MaxWait)
+	}
+}
+
 // Outside of a bubble, on the machine's own clock.
 func TestQuickOutsideOfABubble(t *testing.T) {
 	p := paytest.New(t, paytest.Quick, func(c *payclient.Config) { c.Who = "test" })
