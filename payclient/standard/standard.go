@@ -56,17 +56,26 @@ type Provider struct {
 
 var _ payclient.Provider = (*Provider)(nil)
 
-// New makes the adapter. It fails for a missing or unusable token.
+// New makes the adapter. It reports every mistake in the configuration at once.
 func New(cfg Config) (*Provider, error) {
+	var errs []error
 	token := cfg.Token.Reveal()
-	if token == "" {
-		return nil, errors.New("standard: Token: missing")
+	switch {
+	case token == "":
+		errs = append(errs, errors.New("standard: Token: missing"))
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		errs = append(errs, errors.New("standard: Token: holds a space, a control character or a non-ASCII one"))
 	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, errors.New("standard: Token: holds a space, a control character or a non-ASCII one")
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"KeyRetention", cfg.KeyRetention}, {"LookupLag", cfg.LookupLag}, {"IdleTimeout", cfg.IdleTimeout}} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("standard: %s: %s is negative", f.name, f.value))
+		}
 	}
-	if cfg.KeyRetention < 0 || cfg.LookupLag < 0 || cfg.IdleTimeout < 0 {
-		return nil, errors.New("standard: a time is negative")
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	if cfg.KeyRetention == 0 {
 		cfg.KeyRetention = 24 * time.Hour
