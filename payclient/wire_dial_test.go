@@ -268,6 +268,10 @@ func (b wireBarrier) checkNotPaid(t *testing.T, r *wireRig, res payclient.Result
 	if !errors.As(err, &notPaid) || notPaid.Reason != b.reason {
 		t.Fatalf("error %v, want a NotPaidError for %s", err, b.reason)
 	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		t.Errorf("error %v is http.Client's, which hides what failed (F52)", err)
+	}
 	if res.Moved != payclient.MovedNo || res.Open() || res.Attempt.Status != attempt.StatusPrepared {
 		t.Errorf("moved=%v, open %t, %s; want no money moved and the attempt prepared", res.Moved, res.Open(), res.Attempt.Status)
 	}

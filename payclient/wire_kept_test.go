@@ -559,3 +559,33 @@ func TestWireF85ClosingIdleConnectionsDialsAnew(t *testing.T) {
 	}
 	r.drained(before, after)
 }
+
+// An early answer leaves the transport free to read the body on: the bytes of one payment never become another's.
+func TestWireF91BodiesAreNotPooled(t *testing.T) {
+	t.Parallel()
+	unread := map[string]io.Reader{} // by reference
+	var reference string
+	r := wireClient(t, "http://"+refused, func(c *payclient.Config, _ *standard.Config) {
+		c.DeriveFrom = fuzzNamespace
+		c.Transport = wireStranger(func(q *http.Request) (*http.Response, error) {
+			unread[reference] = q.Body
+			body := wireCharge(wiretest.Request{Body: []byte(`{"amount":54890,"currency":"TRY","merchant_reference":"` + reference + `"}`)})
+			return &http.Response{
+				StatusCode: http.StatusCreated, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
+				ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)), Request: q,
+			}, nil
+		})
+	})
+	for _, order := range []string{"1001", "1002", "1003", "1004"} {
+		reference = attempt.DeriveIdentity(fuzzNamespace, "", wireIntent(order).Slot(), 1).Reference
+		if res, err := r.pay(order); err != nil || res.Outcome != payclient.Approved {
+			t.Fatalf("%s: %v, %v; want approved", order, res.Outcome, err)
+		}
+	}
+	for reference, body := range unread {
+		late, err := io.ReadAll(body)
+		if got := wireReference(wiretest.Request{Body: late}); err != nil || got != reference {
+			t.Errorf("the body of %s, read late, is that of %q (%v)", reference, got, err)
+		}
+	}
+}
