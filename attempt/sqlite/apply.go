@@ -135,6 +135,9 @@ func (s *Store) lock(c *call) error {
 		case err == nil:
 			return nil
 		case isBusy(err):
+			if s.onBusy != nil {
+				s.onBusy()
+			}
 			if sleep(c.ctx, pollPause()) != nil {
 				s.queue.expire(c, true, c.ctx.Err())
 			} else if time.Since(c.since) >= lockLimit {

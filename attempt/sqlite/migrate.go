@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql/driver"
 	"embed"
 	"fmt"
@@ -43,8 +42,8 @@ func migrations() ([]migration, error) {
 }
 
 // migrate brings the schema up to what this release knows, all of it in one transaction. Processes that open the same
-// file at once do so one after another: each reads under the lock how far the one before it has come.
-func migrate(ctx context.Context, s session, now time.Time) error {
+// file at once do so one after another: each sees under the lock how far the one before it has come.
+func migrate(s session, now time.Time) error {
 	all, err := migrations()
 	if err != nil {
 		return err
@@ -61,12 +60,9 @@ func migrate(ctx context.Context, s session, now time.Time) error {
 		return err
 	}
 	if have > len(all) {
-		return fmt.Errorf("the database has schema %d, this release knows %d: upgrade chargeonce", have, len(all))
+		return tooNew(have, len(all))
 	}
 	for _, m := range all[have:] {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if err := s.exec1(m.sql); err != nil {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
@@ -78,16 +74,38 @@ func migrate(ctx context.Context, s session, now time.Time) error {
 	return nil
 }
 
+// isCurrent tells whether there is nothing to migrate, so that opening needs no lock then.
+func isCurrent(s session) (bool, error) {
+	all, err := migrations()
+	if err != nil {
+		return false, err
+	}
+	found := false
+	err = s.query1("SELECT 1 FROM sqlite_schema WHERE name = 'chargeonce_migrations'", func([]driver.Value) error {
+		found = true
+		return nil
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	have, err := schemaNumber(s)
+	if err == nil && have > len(all) {
+		err = tooNew(have, len(all))
+	}
+	return have == len(all), err
+}
+
+func tooNew(have, known int) error {
+	return fmt.Errorf("the database has schema %d, this release knows %d: use a later release", have, known)
+}
+
 // schemaNumber returns the number of the last migration applied.
 func schemaNumber(s session) (int, error) {
 	number := 0
 	err := s.query1("SELECT coalesce(max(number), 0) FROM chargeonce_migrations", func(row []driver.Value) error {
-		n, ok := row[0].(int64)
-		if !ok {
-			return fmt.Errorf("schema number: %v is no number", row[0])
-		}
-		number = int(n)
-		return nil
+		d := decoder{values: row}
+		number = d.count("number")
+		return d.err
 	})
 	return number, err
 }

@@ -11,7 +11,7 @@ func (s *Store) reading(ctx context.Context) (session, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	return sqlSession{ctx: ctx, db: s.reads}, nil
+	return sqlSession{ctx: ctx, db: s.reads, prepared: &s.prepared}, nil
 }
 
 // Attempt implements [attempt.Store].

@@ -51,6 +51,19 @@ func (r *rawSession) stmt(s statement) (driver.Stmt, error) {
 	return r.prepared[s], nil
 }
 
+// finalize ends the statements: SQLite keeps a connection, and what it has locked, as long as one of its statements is
+// there (https://www.sqlite.org/c3ref/close.html).
+func (r *rawSession) finalize() error {
+	var errs []error
+	for i, p := range r.prepared {
+		if p != nil {
+			errs = append(errs, p.Close())
+			r.prepared[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (r *rawSession) named(args []driver.Value) []driver.NamedValue {
 	r.args = r.args[:0]
 	for i, v := range args {
@@ -123,6 +136,7 @@ type sqlSession struct {
 		ExecContext(context.Context, string, ...any) (sql.Result, error)
 		QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 	}
+	prepared *[statementCount]*sql.Stmt // those that db has prepared; may be nil
 }
 
 func (q sqlSession) exec(s statement, args ...driver.Value) (effect, error) {
@@ -142,7 +156,14 @@ func (q sqlSession) execArgs(s statement, args []driver.NamedValue) (effect, err
 }
 
 func (q sqlSession) query(s statement, row func([]driver.Value) error, args ...driver.Value) error {
-	return q.query1(statements[s], row, args...)
+	if q.prepared == nil || q.prepared[s] == nil {
+		return q.query1(statements[s], row, args...)
+	}
+	rows, err := q.prepared[s].QueryContext(q.ctx, anys(args)...)
+	if err != nil {
+		return err
+	}
+	return eachSQLRow(rows, row)
 }
 
 func (q sqlSession) exec1(text string, args ...driver.Value) error {

@@ -83,7 +83,7 @@ var statements = [statementCount]string{
 		" WHERE attempt_id = ? ORDER BY version",
 
 	stmtDue: "SELECT id FROM chargeonce_attempts INDEXED BY chargeonce_open WHERE next_check_at <= ?" +
-		" ORDER BY next_check_at, id LIMIT ?",
+		" ORDER BY next_check_at, seq LIMIT ?",
 }
 
 func insertInto(columns []string) string {

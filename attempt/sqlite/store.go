@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -24,9 +25,11 @@ type Store struct {
 	path string
 	now  func() time.Time
 
-	reads *sql.DB // connections that only read; they never wait for the writer
-	queue queue   // the steps waiting, and who runs them
-	write writer  // belongs to the call that leads the queue
+	reads    *sql.DB // connections that only read; they never wait for the writer
+	prepared [statementCount]*sql.Stmt
+	queue    queue  // what waits to be written, and who writes
+	write    writer // belongs to the call that leads the queue
+	onBusy   func() // nil but in tests: another connection holds the lock
 }
 
 var _ attempt.Store = (*Store)(nil)
@@ -84,16 +87,35 @@ func (s *Store) open(ctx context.Context) error {
 
 // setUp migrates, and tries both kinds of connection.
 func (s *Store) setUp(ctx context.Context) error {
-	err := s.write.transaction(ctx, lockLimit, func(tx session) error { return migrate(ctx, tx, s.present()) })
+	if err := s.write.connect(ctx); err != nil {
+		return err
+	}
+	current := false
+	err := pollBusy(ctx, lockLimit, func() error {
+		return s.write.with(func(r *rawSession) (err error) {
+			current, err = isCurrent(r)
+			return err
+		})
+	})
+	if err == nil && !current {
+		err = s.write.transaction(ctx, lockLimit, func(tx session) error { return migrate(tx, s.present()) })
+	}
 	if err != nil {
 		return err
 	}
-	return s.reads.PingContext(ctx)
+	for _, read := range []statement{stmtSlotByName, stmtAttempts, stmtAttempt, stmtEvents} {
+		if s.prepared[read], err = s.reads.PrepareContext(ctx, statements[read]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // create makes the file if there is none. A file that exists is not opened here: closing it again would drop the locks
 // that other connections of this process hold on it (https://www.sqlite.org/howtocorrupt.html section 2.2).
 func create(path string) error {
+	creating.Lock() // nobody in this process opens the file before it is closed here
+	defer creating.Unlock()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil
@@ -103,6 +125,8 @@ func create(path string) error {
 	}
 	return f.Close()
 }
+
+var creating sync.Mutex
 
 // present is the time by the store's clock.
 func (s *Store) present() time.Time {

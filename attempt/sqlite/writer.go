@@ -16,6 +16,8 @@ type writer struct {
 	conn *sql.Conn // nil: to be opened
 	raw  rawSession
 	last int // how many items the last batch had
+
+	commits int // so far
 }
 
 // with runs f on the driver's connection, after opening it if need be.
@@ -24,8 +26,16 @@ func (w *writer) with(f func(*rawSession) error) error {
 		return err
 	}
 	return w.conn.Raw(func(conn any) error {
+		returned := false
+		defer func() {
+			if !returned { // the goroutine is ending: database/sql closes the connection
+				_ = w.raw.finalize()
+			}
+		}()
 		w.raw.conn = conn.(driver.Conn)
-		return f(&w.raw)
+		err := f(&w.raw)
+		returned = true
+		return err
 	})
 }
 
@@ -43,24 +53,26 @@ func (w *writer) connect(ctx context.Context) error {
 
 // drop closes the connection, and with it a transaction that is open: after an error nobody knows what state it is in.
 // What closing itself reports changes nothing any more.
-func (w *writer) drop() {
-	if w.conn == nil {
-		return
-	}
-	// ErrBadConn makes database/sql close the connection instead of keeping it for later.
-	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
-	_ = w.conn.Close()
-	w.conn, w.raw = nil, rawSession{}
-}
+func (w *writer) drop() { _ = w.disconnect() }
 
 // close ends the writer for good.
-func (w *writer) close() error {
-	var err error
-	if w.conn != nil {
-		err = w.conn.Close()
-		w.conn, w.raw = nil, rawSession{}
+func (w *writer) close() error { return errors.Join(w.disconnect(), w.db.Close()) }
+
+func (w *writer) disconnect() error {
+	if w.conn == nil {
+		return nil
 	}
-	return errors.Join(err, w.db.Close())
+	var err error
+	// ErrBadConn makes database/sql close the connection instead of keeping it for later.
+	_ = w.conn.Raw(func(any) error {
+		err = w.raw.finalize()
+		return driver.ErrBadConn
+	})
+	if closing := w.conn.Close(); !errors.Is(closing, sql.ErrConnDone) {
+		err = errors.Join(err, closing)
+	}
+	w.conn, w.raw = nil, rawSession{}
+	return err
 }
 
 // transaction runs f in a transaction of its own: committed if f returns nil. It polls for the lock for at most limit, 0
@@ -86,6 +98,7 @@ func (w *writer) commit() error {
 		w.drop()
 		return errors.Join(errCommit, err)
 	}
+	w.commits++
 	return nil
 }
 

@@ -1,0 +1,296 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"modernc.org/sqlite"
+)
+
+// faulty lets statements of the writer's fail: fault is asked with each statement of Exec, and does what it asks for.
+type faulty struct {
+	driver.Connector
+	fault func(query string, exec func() (driver.Result, error)) (driver.Result, error)
+}
+
+func (f *faulty) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := f.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{conn, conn.(driver.ConnPrepareContext), conn.(driver.QueryerContext), conn.(driver.ExecerContext), conn.(driver.ConnBeginTx), f}, nil
+}
+
+type faultyConn struct {
+	driver.Conn
+	driver.ConnPrepareContext
+	driver.QueryerContext
+	driver.ExecerContext
+	driver.ConnBeginTx
+	f *faulty
+}
+
+func (c *faultyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.ConnPrepareContext.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyStmt{s, s.(driver.StmtQueryContext), s.(driver.StmtExecContext), query, c.f}, nil
+}
+
+type faultyStmt struct {
+	driver.Stmt
+	driver.StmtQueryContext
+	exec  driver.StmtExecContext
+	query string
+	f     *faulty
+}
+
+func (s *faultyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	exec := func() (driver.Result, error) { return s.exec.ExecContext(ctx, args) }
+	if s.f.fault == nil {
+		return exec()
+	}
+	return s.f.fault(s.query, exec)
+}
+
+// faultyStore is a store whose writer can be made to fail.
+func faultyStore(t *testing.T, path string) (*Store, *faulty) {
+	t.Helper()
+	s := testStore(t, path, Options{})
+	c, err := newConnector(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &faulty{Connector: c}
+	if err := s.write.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.write.db = sql.OpenDB(f)
+	return s, f
+}
+
+var errBroken = errors.New("disk I/O error")
+
+// failCommits lets the next n commits report an error, after having taken effect or not.
+func failCommits(n int, takeEffect bool) func(string, func() (driver.Result, error)) (driver.Result, error) {
+	return func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
+		if query != "COMMIT" || n == 0 {
+			return exec()
+		}
+		n--
+		if takeEffect {
+			if _, err := exec(); err != nil {
+				return nil, err
+			}
+		}
+		return nil, errBroken
+	}
+}
+
+// C06: a commit that reports an error may have taken effect. What became of it is read back: nothing is written twice,
+// nothing is called failed that has happened, and nothing is called written that is not there.
+func TestC06AmbiguousCommit(t *testing.T) {
+	for _, takeEffect := range []bool{false, true} {
+		t.Run(fmt.Sprintf("took effect %v", takeEffect), func(t *testing.T) {
+			s, f := faultyStore(t, testFile(t))
+			f.fault = failCommits(1, takeEffect)
+			step := starts("1001")
+			if err := s.Apply(t.Context(), &step.Step); err != nil || !step.began {
+				t.Fatalf("start: began %v, %v", step.began, err)
+			}
+			wantStatus(t, s, step.got.ID, attempt.StatusSending, 1)
+			f.fault = failCommits(1, takeEffect)
+			outcome := approves(step.got)
+			if err := s.Apply(t.Context(), outcome.Step(&step.got)); err != nil {
+				t.Fatalf("outcome: %v", err)
+			}
+			wantStatus(t, s, step.got.ID, attempt.StatusApproved, 2)
+			events, err := s.Events(t.Context(), step.got.ID)
+			if err != nil || len(events) != 2 {
+				t.Errorf("%d events, want 2: %v", len(events), err)
+			}
+			// Loaded, not guessed.
+			a := start(t, s, "1002")
+			f.fault = failCommits(1, takeEffect)
+			outcome = approves(a)
+			if err := s.Apply(t.Context(), outcome.Step(nil)); err != nil {
+				t.Fatalf("outcome: %v", err)
+			}
+			wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+		})
+	}
+}
+
+// C06 for a batch: each step is looked for by itself.
+func TestC06AmbiguousCommitOfABatch(t *testing.T) {
+	for _, takeEffect := range []bool{false, true} {
+		s, f := faultyStore(t, testFile(t))
+		a := start(t, s, "a")
+		release := hold(t, s)
+		var wg sync.WaitGroup
+		var steps []*starting
+		for i := range 20 {
+			steps = append(steps, starts(fmt.Sprint(i/2))) // two for each slot
+			wg.Go(func() {
+				if err := s.Apply(t.Context(), &steps[i].Step); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		outcome := approves(a)
+		wg.Go(func() {
+			if err := s.Apply(t.Context(), outcome.Step(&a)); err != nil {
+				t.Error(err)
+			}
+		})
+		queued(s, 21)
+		f.fault = failCommits(1, takeEffect)
+		release()
+		wg.Wait()
+		wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+		for i := 0; i < len(steps); i += 2 {
+			x, y := steps[i], steps[i+1]
+			if x.began == y.began || x.got.ID != y.got.ID {
+				t.Errorf("took effect %v: slot %s: began %v and %v, attempts %s and %s", takeEffect, x.Slot, x.began, y.began, x.got.ID, y.got.ID)
+			}
+			wantStatus(t, s, x.got.ID, attempt.StatusSending, 1)
+		}
+	}
+}
+
+// A store that stays broken says so, and what it says afterwards is what is there.
+func TestC06CommitsThatKeepFailing(t *testing.T) {
+	s, f := faultyStore(t, testFile(t))
+	a := start(t, s, "1001")
+	f.fault = failCommits(-1, false)
+	outcome, step := approves(a), starts("1002")
+	if err := s.Apply(t.Context(), outcome.Step(&a)); !errors.Is(err, attempt.ErrUnavailable) || !errors.Is(err, errBroken) {
+		t.Errorf("outcome: %v", err)
+	}
+	if err := s.Apply(t.Context(), &step.Step); !errors.Is(err, attempt.ErrUnavailable) {
+		t.Errorf("start: %v", err)
+	}
+	err := s.InTx(t.Context(), func(context.Context, *sql.Tx) error { return nil })
+	if err != nil && !errors.Is(err, attempt.ErrUnavailable) {
+		t.Errorf("InTx: %v", err)
+	}
+	wantStatus(t, s, a.ID, attempt.StatusSending, 1)
+	f.fault = nil
+	if err := s.Apply(t.Context(), outcome.Step(&a)); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+	start(t, s, "1002")
+}
+
+// Any statement may fail, at any place of a payment: then nothing of the step is there, and the next try succeeds.
+func TestEveryStatementMayFail(t *testing.T) {
+	s, f := faultyStore(t, testFile(t))
+	for n := 1; ; n++ {
+		order := fmt.Sprint(n)
+		left := n
+		f.fault = func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
+			if left--; left > -6 && left <= 0 && query != "ROLLBACK" { // so that the second try fails too
+				return nil, errBroken
+			}
+			return exec()
+		}
+		step := starts(order)
+		startErr := s.Apply(t.Context(), &step.Step)
+		if startErr != nil {
+			if !errors.Is(startErr, attempt.ErrUnavailable) {
+				t.Fatalf("statement %d: %v", n, startErr)
+			}
+			if v, err := s.Slot(t.Context(), step.Slot); err != nil || len(v.Attempts) != 0 {
+				t.Fatalf("statement %d: the start failed and is there: %v", n, err)
+			}
+			f.fault = nil
+			step = starts(order)
+			if err := s.Apply(t.Context(), &step.Step); err != nil {
+				t.Fatalf("statement %d: the next try: %v", n, err)
+			}
+			continue
+		}
+		outcome := approves(step.got)
+		outcomeErr := s.Apply(t.Context(), outcome.Step(&step.got))
+		if outcomeErr != nil {
+			if !errors.Is(outcomeErr, attempt.ErrUnavailable) {
+				t.Fatalf("statement %d: %v", n, outcomeErr)
+			}
+			wantStatus(t, s, step.got.ID, attempt.StatusSending, 1)
+			f.fault = nil
+			if err := s.Apply(t.Context(), outcome.Step(&step.got)); err != nil {
+				t.Fatalf("statement %d: the next try: %v", n, err)
+			}
+			continue
+		}
+		wantStatus(t, s, step.got.ID, attempt.StatusApproved, 2)
+		if left > 0 { // the whole payment has fewer statements
+			if n < 10 {
+				t.Errorf("only %d statements were made to fail", n)
+			}
+			return
+		}
+	}
+}
+
+// A full disk, for which a limit on the file's size stands: what was reported as stored is there, the rest is not.
+func TestFullDisk(t *testing.T) {
+	path := testFile(t)
+	s := testStore(t, path, Options{})
+	base, err := newConnector(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := sqlite.NewConnector("file:" + path + "?_txlock=immediate&_pragma=max_page_count(40)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base.base = full
+	if err := s.write.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.write.db = sql.OpenDB(base)
+	var stored []attempt.Attempt
+	for failed := 0; failed < 3; {
+		step := starts(fmt.Sprint(len(stored), failed))
+		if err := s.Apply(t.Context(), &step.Step); err != nil {
+			if !errors.Is(err, attempt.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			failed++
+			if v, err := s.Slot(t.Context(), step.Slot); err != nil || len(v.Attempts) != 0 {
+				t.Errorf("the start failed and is there: %v", err)
+			}
+			continue
+		}
+		stored = append(stored, step.got)
+	}
+	if len(stored) < 10 {
+		t.Fatalf("only %d attempts fit", len(stored))
+	}
+	for _, a := range stored {
+		wantStatus(t, s, a.ID, attempt.StatusSending, 1)
+	}
+	// There is room again: what could not be stored is stored.
+	if err := s.write.close(); err != nil {
+		t.Fatal(err)
+	}
+	if base, err = newConnector(path, false); err != nil {
+		t.Fatal(err)
+	}
+	s.write.db = sql.OpenDB(base)
+	for _, a := range stored {
+		outcome := approves(a)
+		if err := s.Apply(t.Context(), outcome.Step(&a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
