@@ -411,9 +411,13 @@ func TestC42NotFoundYet(t *testing.T) {
 			aCase(t, fakeprovider.Config{}, standard.Config{}, func(cfg *payclient.Config) { cfg.Breaker.FailurePercent = -1 }, func(s *shop) {
 				paid := s.pay(order("1001"))
 				s.bank.Always(fakeprovider.Lookups, c.fault)
+				before := s.bank.RequestCount()
 				l, err := s.client.FindByReference(s.t.Context(), paid.Reference)
 				if l.Answer != c.answer || (err != nil) != (c.answer == attempt.LookupNotAsked) {
 					t.Errorf("%v (%s), %v; want %v", l.Answer, l.Detail, err, c.answer)
+				}
+				if n := s.bank.RequestCount() - before; n > 2 {
+					t.Errorf("%d requests for one question", n)
 				}
 				if (len(l.Charges) > 0) != (c.answer == attempt.LookupFound) {
 					t.Errorf("%d charges with %v", len(l.Charges), l.Answer)

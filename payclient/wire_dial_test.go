@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -423,6 +424,27 @@ func TestWireF22NoHookIsNoProof(t *testing.T) {
 				t.Errorf("log: %s, want lost", wireVerdicts(log))
 			}
 		})
+	}
+}
+
+// An answer that began proves that a request left, whatever the hooks say.
+func TestWireF22AnAnswerIsProofOfASend(t *testing.T) {
+	t.Parallel()
+	r := wireClient(t, "http://"+refused, func(c *payclient.Config, _ *standard.Config) {
+		c.Transport = wireStranger(func(q *http.Request) (*http.Response, error) {
+			httptrace.ContextClientTrace(q.Context()).GetConn("") // and never GotConn
+			return &http.Response{
+				StatusCode: http.StatusCreated, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, ContentLength: 100,
+				Body: io.NopCloser(strings.NewReader("{")), Request: q,
+			}, nil
+		})
+	})
+	res, err := r.pay("1001")
+	if err != nil || res.Outcome != payclient.UnknownOutcome || res.Moved != payclient.MovedMaybe {
+		t.Errorf("%v moved=%v, %v; want unknown", res.Outcome, res.Moved, err)
+	}
+	if log := r.log(res.AttemptID); wireVerdicts(log) != "lost/unreadable" || log[0].StatusCode != http.StatusCreated {
+		t.Errorf("log: %s, want lost with the status that was seen", wireVerdicts(log))
 	}
 }
 

@@ -171,6 +171,13 @@ var wireFaults = []wireFault{
 	{"F64 HTTP/2.0 with a length", statusLine("HTTP/2.0 201 Created"), charged, "", toldApproved, false, false},
 	{"F65 101", say("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
 		violated, attempt.ReasonUnreadable, toldViolation, true, false},
+	{"F65 101, the connection kept", keep(func(wiretest.Request) string {
+		return wiretest.Head("HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: x")
+	}), violated, attempt.ReasonUnreadable, toldViolation, true, false},
+	{"F67 a length over the limit, the connection kept", func(c *wiretest.Conn, _ wiretest.Request) {
+		c.Say(wiretest.Head("HTTP/1.1 201 Created", "Content-Length: 209715200") + "{")
+		c.Hang()
+	}, lost, attempt.ReasonUnreadable, toldUnknown, true, false},
 	{"F67 a length over the limit", say(wiretest.Head("HTTP/1.1 201 Created", "Content-Length: 209715200") + "{"),
 		lost, attempt.ReasonUnreadable, toldUnknown, true, false},
 	{"F67 chunks over the limit", keep(func(q wiretest.Request) string {

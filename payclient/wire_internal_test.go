@@ -117,6 +117,7 @@ func TestRedact(t *testing.T) {
 		{"call 555 0100 until 12:30", "", "call 555 0100 until 12:30"},
 		{"amount 54890", "", "amount 54890"},
 		{"a\x00b\r\nc\u2028d", "", "a b  c d"},
+		{"tok\u00a0wire\u00a0x", "tok\u00a0wire\u00a0x", "[redacted]"},
 		{"tok\x00wire", "tok wire", "[redacted]"},
 		{"bad \xff\xfe utf8", "", "bad \uFFFD utf8"},
 		{strings.Repeat("ä", 150), "", strings.Repeat("ä", 98) + "…"},
