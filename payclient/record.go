@@ -16,7 +16,8 @@ func (c *Client) recordSends(s *sending, rec *attempt.Record) (attempt.Attempt, 
 	*rec = attempt.Record{ID: s.a.ID, Who: c.cfg.Who, Evidence: attempt.Evidence{
 		Kind: attempt.EvidenceSends, Fence: s.a.Fence, Sends: s.log, KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
 	}}
-	err := c.record(s.ctx, rec, s.a, s.claimUntil)
+	// A claim that is over is no reason not to store what came of it: whoever was frozen still has a moment for that.
+	err := c.record(s.ctx, rec, s.a, latest(s.claimUntil, time.Now().Add(time.Second)))
 	if err == nil {
 		return rec.Attempt, rec.Now, nil
 	}
@@ -25,6 +26,13 @@ func (c *Client) recordSends(s *sending, rec *attempt.Record) (attempt.Attempt, 
 	e.At = now
 	after, _ := attempt.Next(*s.a, e)
 	return after, now, err
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // record stores evidence, detached from the caller's cancellation. It waits until then at the latest; if the store has
