@@ -138,6 +138,26 @@ func TestC15TheFirstOneIsStillRunning(t *testing.T) {
 	})
 }
 
+// A decline speaks for the sends before it only where the provider keeps it under the key.
+func TestC15DeclinedWhileTheFirstMayRun(t *testing.T) {
+	declined := fakeprovider.SetField("status", `"failed"`)
+	for name, fault := range map[string]fakeprovider.Fault{"402": fakeprovider.Decline("stolen_card"), "201 failed": declined} {
+		for keeps, want := range map[bool]told{true: toldDeclined, false: toldUnknown} {
+			t.Run(fmt.Sprint(name, ", keeps every answer: ", keeps), func(t *testing.T) {
+				aCase(t, fakeprovider.Config{}, standard.Config{NoLookup: true, KeepsSuccessesOnly: !keeps}, nil, func(s *shop) {
+					s.bank.Script(fakeprovider.Running, fault)
+					res := s.pay(order("1001"))
+					s.want(res, want.outcome, want.moved)
+					s.wantPosts(2)
+					if res.Open() != (want == toldUnknown) {
+						t.Errorf("open: %t", res.Open())
+					}
+				})
+			})
+		}
+	}
+}
+
 // Mode A: the 500 is stored under the key. Mode B: nothing is, and the next POST would book again.
 func TestC17A500AndTheKey(t *testing.T) {
 	for _, c := range []struct {
@@ -286,6 +306,25 @@ func TestC20DeclinesAreAnswers(t *testing.T) {
 		s.bank.ClearFaults()
 		s.want(s.pay(order("31st")), payclient.Approved, payclient.MovedYes) // the breaker is closed
 		s.wantCharges(1)
+	})
+}
+
+// Nor are callers who give up (S19): they say nothing about the provider.
+func TestC20CancelledCallsAreNoFailures(t *testing.T) {
+	aCase(t, fakeprovider.Config{}, alone, func(c *payclient.Config) {
+		c.Breaker = payclient.BreakerConfig{FailurePercent: 50, MinRequests: 5}
+	}, func(s *shop) {
+		s.bank.Always(fakeprovider.Match{}, fakeprovider.Hang)
+		for n := range 10 {
+			ctx, cancel := context.WithCancel(context.Background())
+			time.AfterFunc(time.Second, cancel)
+			res, err := s.client.Pay(ctx, order(fmt.Sprint(n)))
+			if err != nil || res.Reason != attempt.ReasonCancelled {
+				t.Fatalf("%v (%s), %v; want unknown, cancelled", res.Outcome, res.Reason, err)
+			}
+		}
+		s.bank.ClearFaults()
+		s.want(s.pay(order("next")), payclient.Approved, payclient.MovedYes)
 	})
 }
 

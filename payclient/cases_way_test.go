@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,32 @@ func TestC38TooShortForTheProvider(t *testing.T) {
 			t.Errorf("send %s, call %s, first question %s: taken", c.send, c.call, c.first)
 		}
 	}
+}
+
+// A process that was frozen between its request and the connection has lost its claim when it goes on: another may hold it.
+// What is left of the request is ended, and counts as one that may have left.
+func TestC38FrozenBeforeTheConnection(t *testing.T) {
+	aCase(t, fakeprovider.Config{}, alone, func(c *payclient.Config) {
+		c.Transport = wireStranger(func(q *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(q.Context())
+			trace.GetConn("")
+			time.Sleep(16 * time.Second) // in the bubble: frozen, whatever the context says
+			trace.GotConn(httptrace.GotConnInfo{})
+			if q.Context().Err() == nil {
+				t.Error("the request goes on after its claim")
+			}
+			return nil, context.Cause(q.Context())
+		})
+	}, func(s *shop) {
+		res := s.pay(order("1001"))
+		s.want(res, payclient.UnknownOutcome, payclient.MovedMaybe)
+		if res.Reason != attempt.ReasonClaimExpired || res.Sends != 1 {
+			t.Errorf("reason %s after %d sends, want claim_expired after 1", res.Reason, res.Sends)
+		}
+		if a := s.attempts(order("1001")); res.RecordErr != nil || len(a[0].Claims) != 0 || a[0].MaybeSends != 1 {
+			t.Errorf("%v, stored %+v; want the end of the claim stored", res.RecordErr, a[0])
+		}
+	})
 }
 
 func TestC39TheBodyComesLater(t *testing.T) {
