@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,9 +31,9 @@ func (s stubStore) Apply(ctx context.Context, steps ...*attempt.Step) error {
 var errDiskFull = fmt.Errorf("%w: disk full", attempt.ErrUnavailable)
 
 // losesOutcomes fails every step that records an outcome, until healed.
-func losesOutcomes(next attempt.Store, healed *bool) attempt.Store {
+func losesOutcomes(next attempt.Store, healed *atomic.Bool) attempt.Store {
 	return stubStore{next, func(ctx context.Context, next attempt.Store, steps ...*attempt.Step) error {
-		if steps[0].Outcome && !*healed {
+		if steps[0].Outcome && !healed.Load() {
 			for _, s := range steps {
 				s.Err = errDiskFull
 			}
@@ -58,12 +59,13 @@ func TestC06ChargedThenTheWriteFailed(t *testing.T) {
 		{"tok_lost_answer", toldApproved, "", toldApproved, 1, "the charge"},
 	} {
 		t.Run(c.source, func(t *testing.T) {
-			healed, notRecorded := false, 0
+			var healed atomic.Bool
+			var notRecorded atomic.Int32 // told on the goroutine that stores behind the call, too
 			aCase(t, fakeprovider.Config{}, standard.Config{}, func(cfg *payclient.Config) {
 				cfg.Store = losesOutcomes(cfg.Store, &healed)
 				cfg.Observer.NotRecorded = func(_ context.Context, _ attempt.Attempt, err error) {
 					if errors.Is(err, errDiskFull) {
-						notRecorded++
+						notRecorded.Add(1)
 					}
 				}
 			}, func(s *shop) {
@@ -71,8 +73,8 @@ func TestC06ChargedThenTheWriteFailed(t *testing.T) {
 				if got := (told{res.Outcome, res.Moved}); got != c.told || res.Reason != c.reason {
 					t.Errorf("told %v moved=%v (%s), want %v moved=%v (%s)", got.outcome, got.moved, res.Reason, c.told.outcome, c.told.moved, c.reason)
 				}
-				if !errors.Is(res.RecordErr, errDiskFull) || notRecorded == 0 {
-					t.Errorf("RecordErr %v, observer told %d times; want both", res.RecordErr, notRecorded)
+				if !errors.Is(res.RecordErr, errDiskFull) || notRecorded.Load() == 0 {
+					t.Errorf("RecordErr %v, observer told %d times; want both", res.RecordErr, notRecorded.Load())
 				}
 				s.between(15*time.Second, 15*time.Second) // the call waited for its write until the claim's deadline
 				key, posts := s.oneKey(), len(s.sends())
@@ -82,7 +84,7 @@ func TestC06ChargedThenTheWriteFailed(t *testing.T) {
 				if err := s.client.Close(ended); err == nil {
 					t.Error("Close reports no outcome that is not stored")
 				}
-				healed = true
+				healed.Store(true)
 				if a := s.attempts(order("1001")); len(a) != 1 || a[0].Status != attempt.StatusSending || a[0].NextCheckAt.IsZero() || a[0].Key != key {
 					t.Fatalf("stored: %+v; want the row from before the send, open", a)
 				}
@@ -107,11 +109,11 @@ func TestC06TheStoreComesBack(t *testing.T) {
 		recordErr bool
 	}{{"within the claim", 8 * time.Second, false}, {"after the call", 40 * time.Second, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			healed := false
+			var healed atomic.Bool
 			aCase(t, fakeprovider.Config{}, standard.Config{}, func(cfg *payclient.Config) {
 				cfg.Store = losesOutcomes(cfg.Store, &healed)
 			}, func(s *shop) {
-				time.AfterFunc(c.after, func() { healed = true })
+				time.AfterFunc(c.after, func() { healed.Store(true) })
 				res := s.pay(order("1001"))
 				s.want(res, payclient.Approved, payclient.MovedYes)
 				if (res.RecordErr != nil) != c.recordErr {
