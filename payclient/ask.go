@@ -37,7 +37,7 @@ func (c *Client) FindByReference(ctx context.Context, reference string) (Lookup,
 		return Lookup{Answer: attempt.LookupNotAsked}, err
 	}
 	defer c.pending.Done()
-	l := c.find(ctx, reference)
+	l := c.find(ctx, reference, time.Now().Add(c.cfg.CallTimeout))
 	if l.Answer == attempt.LookupNotAsked {
 		return l, fmt.Errorf("find %s: %s", reference, l.Detail)
 	}
@@ -45,10 +45,10 @@ func (c *Client) FindByReference(ctx context.Context, reference string) (Lookup,
 }
 
 // find reads all pages of the answer. Charges of other references, a page that is not of the API's form, a cursor that does
-// not move or a second page that fails make the whole answer unreadable.
-func (c *Client) find(ctx context.Context, reference string) Lookup {
+// not move or a second page that fails make the whole answer unreadable. It takes no longer than until then.
+func (c *Client) find(ctx context.Context, reference string, until time.Time) Lookup {
 	started := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	l := c.findPages(ctx, reference)
 	if c.cfg.Observer.Asked != nil {
@@ -110,10 +110,11 @@ func readLookup(p Provider, r Response) (page LookupPage) {
 	return p.ReadLookup(r)
 }
 
-// askAndRecord asks about an attempt and records the answer. asked is a time of the store's clock before the question.
+// askAndRecord asks about an attempt, until then at the latest, and records the answer. asked is a time of the store's clock
+// before the question.
 // The error is of the store only: an answer that could not be had is an answer.
-func (c *Client) askAndRecord(ctx context.Context, a attempt.Attempt, asked time.Time) (attempt.LookupAnswer, error) {
-	l := c.find(ctx, a.Reference)
+func (c *Client) askAndRecord(ctx context.Context, a attempt.Attempt, asked, until time.Time) (attempt.LookupAnswer, error) {
+	l := c.find(ctx, a.Reference, until)
 	rec := &attempt.Record{ID: a.ID, Who: c.cfg.Who, Evidence: c.evidence(l, asked)}
 	if err := c.cfg.Store.Apply(ctx, rec.Step(&a)); err != nil {
 		if l.Answer != attempt.LookupFound {

@@ -300,7 +300,7 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 func (c *Client) askFirst(ctx context.Context, d attempt.Decision) error {
 	for i := range d.Ask {
 		a := d.Ask[i]
-		answer, err := c.askAndRecord(ctx, a, d.Now)
+		answer, err := c.askAndRecord(ctx, a, d.Now, time.Now().Add(c.cfg.CallTimeout))
 		if err != nil {
 			return err
 		}
@@ -358,7 +358,7 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Re
 	after, now, err := c.recordSends(s, &start.record)
 	r := c.resultAfter(s, after, now, err)
 	if r.Open() && r.RecordErr == nil && s.worthAsking() {
-		if _, err := c.askAndRecord(ctx, after, now); err == nil {
+		if _, err := c.askAndRecord(ctx, after, now, s.callUntil); err == nil {
 			if view, err := c.cfg.Store.Slot(ctx, after.Slot); err == nil {
 				if known, ok := view.Find(after.ID); ok {
 					r = c.resultAfter(s, known, view.Now, nil)
@@ -474,7 +474,7 @@ func (c *Client) Check(ctx context.Context, slot attempt.Slot) (Result, error) {
 	if a.Provider != c.caps.Name || a.ProviderAccount != c.cfg.ProviderAccount || a.Environment != c.cfg.Environment {
 		return r, nil
 	}
-	if _, err := c.askAndRecord(ctx, a, view.Now); err != nil {
+	if _, err := c.askAndRecord(ctx, a, view.Now, time.Now().Add(c.cfg.CallTimeout)); err != nil {
 		r.RecordErr = err
 		return r, nil
 	}
