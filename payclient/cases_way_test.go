@@ -74,6 +74,13 @@ func TestC38TooShortForTheProvider(t *testing.T) {
 			s.between(3*time.Second, 4500*time.Millisecond)
 		})
 	})
+	t.Run("the question after the sends is part of the call", func(t *testing.T) {
+		aCase(t, fakeprovider.Config{}, standard.Config{}, func(c *payclient.Config) { c.Retries, c.FirstWait = 1, 2*time.Second }, func(s *shop) {
+			s.bank.Always(fakeprovider.Match{Method: "*"}, fakeprovider.Hang)
+			s.want(s.pay(order("1001")), payclient.UnknownOutcome, payclient.MovedMaybe)
+			s.between(10*time.Second, 10*time.Second) // 3 s, 2 s to 2.4 s, 3 s, and what is left for the question
+		})
+	})
 	t.Run("not enough to begin with", func(t *testing.T) {
 		aCase(t, fakeprovider.Config{}, alone, watched(3*time.Second, 10*time.Second), func(s *shop) {
 			ctx, cancel := context.WithTimeout(context.Background(), 900*time.Millisecond)
