@@ -40,8 +40,16 @@ func (i Intent) validatePayment() error {
 	return errors.Join(
 		i.Source.Validate(),
 		i.validateAmount(),
-		validText("description", i.Description, 0, MaxDescriptionLength),
+		i.validateDescription(),
 	)
+}
+
+// validateDescription keeps card numbers out of a text that is stored, sent and shown.
+func (i Intent) validateDescription() error {
+	if holdsCard(i.Description) {
+		return errors.New("description: holds what looks like a card number")
+	}
+	return validText("description", i.Description, 0, MaxDescriptionLength)
 }
 
 func (i Intent) validateAmount() error {

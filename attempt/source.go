@@ -64,9 +64,11 @@ func (s Source) Validate() error {
 	return nil
 }
 
-// looksLikeCard tells whether the text is 13 to 19 digits (spaces and hyphens aside) with a right check digit, ISO/IEC 7812-1.
+// looksLikeCard tells whether the text is a card number: 13 to 19 digits (spaces and hyphens aside) that begin as those of
+// the card schemes do (2 to 6), with a right check digit, ISO/IEC 7812-1.
 func looksLikeCard(text string) bool {
 	digits, sum := 0, 0
+	var first byte
 	for i := len(text) - 1; i >= 0; i-- {
 		c := text[i]
 		if c == ' ' || c == '-' {
@@ -75,6 +77,7 @@ func looksLikeCard(text string) bool {
 		if c < '0' || c > '9' {
 			return false
 		}
+		first = c
 		d := int(c - '0')
 		if digits%2 == 1 {
 			if d *= 2; d > 9 {
@@ -84,7 +87,18 @@ func looksLikeCard(text string) bool {
 		sum += d
 		digits++
 	}
-	return digits >= 13 && digits <= 19 && sum%10 == 0
+	return digits >= 13 && digits <= 19 && sum%10 == 0 && first >= '2' && first <= '6'
+}
+
+// holdsCard tells whether a text holds what looks like a card number among other words.
+func holdsCard(text string) bool {
+	notNumber := func(r rune) bool { return (r < '0' || r > '9') && r != ' ' && r != '-' }
+	for part := range strings.FieldsFuncSeq(text, notNumber) {
+		if looksLikeCard(strings.Trim(part, " -")) {
+			return true
+		}
+	}
+	return false
 }
 
 const hiddenSource = "[source]"

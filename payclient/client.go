@@ -115,6 +115,11 @@ func (c *Client) begin() error {
 //
 // Everything else is a Result: [Result.Open] says whether it still waits for evidence.
 //
+// ctx bounds the sending: its deadline shortens the call (nothing is sent with less than a third of SendTimeout left), and
+// its end stops the waiting, not the payment. A handler that passes its request's context leaves a payment open whenever
+// the payer's browser goes away; context.WithoutCancel lets the call end by its own CallTimeout. What was learnt is stored
+// in any case.
+//
 // What is decided for a slot, in this order: a live attempt decides first (the same amount and source take it up again,
 // others are refused unless nothing of it can have left); then open duties; then declines and superseded attempts of the
 // same amount and source, which are told again unless [attempt.Intent].Again asks for a new one; else a new attempt starts.
@@ -268,6 +273,9 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 	defer c.pending.Done()
 	if err := c.checkStart(s); err != nil {
 		return Result{}, err
+	}
+	if ctx.Err() != nil {
+		return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, context.Cause(ctx))
 	}
 	for {
 		began := time.Now()

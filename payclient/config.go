@@ -26,9 +26,11 @@ type Config struct {
 	// must call the httptrace hooks of the request's context as that does, or every failure counts as "may have been sent".
 	Transport http.RoundTripper
 
-	// ProviderAccount and Environment are stored with each attempt; an attempt of others is never sent or looked up here.
+	// ProviderAccount and Environment are stored with each attempt, and an attempt of others is never sent, asked about or
+	// replaced here: what may have been charged at one place must not be charged at another. ProviderAccount is the merchant
+	// account whose credentials the Provider has; with it empty, nobody notices credentials of another account.
 	ProviderAccount string
-	// Environment is "live" if empty.
+	// Environment names the place. Empty: the address in BaseURL. Where a provider has only moved, name the old address.
 	Environment string
 
 	// DigestKeys are the keys under which payment sources are digested: the current one first, then former ones, which stay
@@ -96,7 +98,7 @@ type BreakerConfig struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Environment = orDefault(c.Environment, "live")
+	c.Environment = orDefault(c.Environment, place(c.BaseURL))
 	c.SendTimeout = orDefault(c.SendTimeout, 3*time.Second)
 	c.CallTimeout = orDefault(c.CallTimeout, 10*time.Second)
 	c.Retries = orDefault(c.Retries, 3)
@@ -185,6 +187,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("payclient configuration; nothing was sent:\n%w", err)
 	}
 	return nil
+}
+
+// place names where a base URL leads: host, port and path.
+func place(base string) string {
+	u, err := parseBaseURL(base)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host) + strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 // idLength is the length of a UUID in its text form.

@@ -44,7 +44,7 @@ func wireClient(t *testing.T, url string, edit func(*payclient.Config, *standard
 	r := &wireRig{t: t, store: new(attempt.Memory), sent: make(map[string][]attempt.Send)}
 	adapter := standard.Config{Token: payclient.NewSecret(wireToken), NoLookup: true}
 	cfg := payclient.Config{
-		Store: r.store, BaseURL: url, Retries: -1, FirstWait: time.Millisecond, MaxWait: 2 * time.Millisecond,
+		Store: r.store, BaseURL: url, Environment: "rig", Retries: -1, FirstWait: time.Millisecond, MaxWait: 2 * time.Millisecond,
 		SendTimeout: 5 * time.Second, CallTimeout: 20 * time.Second,
 		Breaker:  payclient.BreakerConfig{FailurePercent: -1},
 		Observer: payclient.Observer{Sent: r.saw},
