@@ -68,7 +68,7 @@ const batchLimit = 256
 // batch runs all that is pending in one transaction. It returns without having done anything if the leading call's own
 // items expire while it waits for another process's lock.
 func (s *Store) batch(c *call) {
-	if err := s.lock(c); err != nil {
+	if err := s.lock(c, s.write.begin); err != nil {
 		if s.queue.pending(c) {
 			s.fail(s.queue.take(batchLimit), err)
 		}
@@ -128,9 +128,9 @@ func (s *Store) more(items []*item) []*item {
 
 // lock begins a transaction, polling while another process holds the lock. The leading call's items expire meanwhile, as
 // those of any other call do.
-func (s *Store) lock(c *call) error {
+func (s *Store) lock(c *call, begin func() error) error {
 	for tries := 1; ; {
-		err := s.write.begin()
+		err := begin()
 		switch {
 		case err == nil:
 			return nil

@@ -6,8 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"modernc.org/sqlite"
@@ -137,9 +140,10 @@ func TestC06AmbiguousCommitOfABatch(t *testing.T) {
 		var wg sync.WaitGroup
 		var steps []*starting
 		for i := range 20 {
-			steps = append(steps, starts(fmt.Sprint(i/2))) // two for each slot
+			step := starts(fmt.Sprint(i / 2)) // two for each slot
+			steps = append(steps, step)
 			wg.Go(func() {
-				if err := s.Apply(t.Context(), &steps[i].Step); err != nil {
+				if err := s.Apply(t.Context(), &step.Step); err != nil {
 					t.Error(err)
 				}
 			})
@@ -163,6 +167,78 @@ func TestC06AmbiguousCommitOfABatch(t *testing.T) {
 			wantStatus(t, s, x.got.ID, attempt.StatusSending, 1)
 		}
 	}
+}
+
+// What a step has decided for a batch that failed does not count: it decides anew, and that is what is written.
+func TestC06StepsDecideAnew(t *testing.T) {
+	s, f := faultyStore(t, testFile(t))
+	first, second := starts("1001"), starts("1001")
+	commits, inserts := 0, 0
+	f.fault = func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
+		switch query {
+		case "COMMIT":
+			if commits++; commits == 1 {
+				return nil, errBroken
+			}
+		case statements[stmtInsertSlot]:
+			if inserts++; inserts == 3 { // the first two are those of the batch, this is the first step's alone
+				return nil, errBroken
+			}
+		}
+		return exec()
+	}
+	err := s.Apply(t.Context(), &first.Step, &second.Step)
+	if !errors.Is(err, errBroken) || first.Err == nil || second.Err != nil {
+		t.Fatalf("first: %v, second: %v, want the first only to fail", first.Err, second.Err)
+	}
+	if !second.began {
+		t.Error("the second was told of an attempt that was never stored")
+	}
+	wantStatus(t, s, second.got.ID, attempt.StatusSending, 1)
+}
+
+// After a batch that failed, an outcome waits for another process's lock as long as its caller does; a start does not.
+func TestC06LockAfterAFailedBatch(t *testing.T) {
+	path := testFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		s, f := faultyStore(t, path)
+		a := start(t, s, "1001")
+		locked := testStore(t, path, Options{})
+		if err := locked.write.begin(); err != nil {
+			t.Fatal(err)
+		}
+		busy := s.write.begin()
+		if !isBusy(busy) {
+			t.Fatalf("no lock: %v", busy)
+		}
+		locked.write.rollback()
+		commit := failCommits(1, false)
+		failed := time.Time{}
+		f.fault = func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
+			if query == "COMMIT" && failed.IsZero() {
+				failed = time.Now()
+			}
+			if query == "BEGIN IMMEDIATE" && !failed.IsZero() && time.Since(failed) < time.Minute {
+				return nil, busy
+			}
+			return commit(query, exec)
+		}
+		outcome, step := approves(a), starts("1002")
+		late := outcome.Step(&a)
+		err := s.Apply(t.Context(), late, &step.Step)
+		if late.Err != nil || err != nil { // the start's turn comes when the lock is free again
+			t.Errorf("outcome: %v, start: %v", late.Err, step.Err)
+		}
+		wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+
+		commit, failed = failCommits(1, false), time.Time{}
+		step = starts("1003")
+		begun := time.Now()
+		err = s.Apply(t.Context(), &step.Step)
+		if took := time.Since(begun); !errors.Is(err, attempt.ErrUnavailable) || took < lockLimit || took > lockLimit+10*time.Millisecond {
+			t.Errorf("the start ended after %s: %v", took, err)
+		}
+	})
 }
 
 // A store that stays broken says so, and what it says afterwards is what is there.
@@ -292,5 +368,22 @@ func TestFullDisk(t *testing.T) {
 		if err := s.Apply(t.Context(), outcome.Step(&a)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A file that was deleted is not made anew, empty, behind everybody's back.
+func TestDeletedFile(t *testing.T) {
+	path := testFile(t)
+	s := testStore(t, path, Options{})
+	start(t, s, "1001")
+	if err := os.Remove(path); err != nil {
+		t.Skip("this system does not delete open files: ", err) // so it cannot happen there
+	}
+	s.write.drop()
+	if err := s.Apply(t.Context(), &starts("1002").Step); !errors.Is(err, attempt.ErrUnavailable) {
+		t.Errorf("Apply: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a file again: %v", err)
 	}
 }

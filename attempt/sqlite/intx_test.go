@@ -308,7 +308,42 @@ func TestStepsWaitForInTx(t *testing.T) {
 	})
 }
 
-// Outcomes that wait go before the host's transaction, and not all that come later.
+// A host that waits for another process's lock lets the outcomes that come meanwhile go first.
+func TestInTxPollsBehindOutcomes(t *testing.T) {
+	path := testFile(t)
+	s := shop(t, path)
+	a := start(t, s, "1001")
+	other := testStore(t, path, Options{})
+	locked, unlock := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 3)
+	go func() {
+		done <- other.InTx(t.Context(), func(context.Context, *sql.Tx) error {
+			close(locked)
+			<-unlock
+			return nil
+		})
+	}()
+	<-locked
+	var once sync.Once
+	polling := make(chan struct{})
+	s.onBusy = func() { once.Do(func() { close(polling) }) }
+	go func() {
+		done <- s.InTx(t.Context(), func(context.Context, *sql.Tx) error {
+			wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+			return nil
+		})
+	}()
+	<-polling
+	outcome := approves(a)
+	go func() { done <- s.Apply(t.Context(), outcome.Step(&a)) }()
+	queued(s, 2)
+	close(unlock)
+	if err := errors.Join(<-done, <-done, <-done); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Outcomes that wait go before the host's transaction.
 func TestInTxAndOutcomes(t *testing.T) {
 	s := shop(t, testFile(t))
 	a := start(t, s, "1001")
@@ -339,6 +374,30 @@ func TestInTxAndOutcomes(t *testing.T) {
 	if len(order) != 2 || order[0] != "outcome" {
 		t.Errorf("ran %v, want the outcome first", order)
 	}
+}
+
+// A step that the database refuses half-way leaves the host's transaction as it was.
+func TestStepThatFailsHalfWayInTx(t *testing.T) {
+	s := shop(t, testFile(t))
+	a := start(t, s, "1001")
+	err := s.InTx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		// Somebody has tampered with the file: the next event of this attempt is there already.
+		_, err := tx.ExecContext(ctx, `INSERT INTO chargeonce_events (attempt_id, version, what, from_status, to_status, who)
+			VALUES (?, 2, '', 'unknown', 'unknown', '')`, a.ID)
+		if err != nil {
+			return err
+		}
+		outcome := approves(a)
+		if err := s.Tx(tx).ApplyTx(ctx, outcome.Step(nil)); !errors.Is(err, attempt.ErrUnavailable) {
+			t.Errorf("ApplyTx: %v", err)
+		}
+		return place(s, "1002")(ctx, tx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, s, a.ID, attempt.StatusSending, 1)
+	wantOrder(t, s, "1002", true)
 }
 
 // Many hosts at once, with steps between: nobody is lost, and nobody waits for ever.

@@ -105,9 +105,10 @@ func TestOneStepsFailureIsItsOwn(t *testing.T) {
 	var wg sync.WaitGroup
 	var fresh []*starting
 	for i := range 10 {
-		fresh = append(fresh, starts(fmt.Sprint(i)))
+		step := starts(fmt.Sprint(i))
+		fresh = append(fresh, step)
 		wg.Go(func() {
-			if err := s.Apply(t.Context(), &fresh[i].Step); err != nil {
+			if err := s.Apply(t.Context(), &step.Step); err != nil {
 				t.Errorf("a step beside the broken one: %v", err)
 			}
 		})

@@ -63,30 +63,23 @@ func (s *Store) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx
 	return s.unavailable(fmt.Errorf("the commit failed: %w", err))
 }
 
-// beginTx begins a transaction of the host's, after the outcomes that are waiting.
-func (s *Store) beginTx(c *call) (*sql.Tx, error) {
-	if s.queue.outcomesWait() {
-		s.batch(c)
-	}
-	if !s.queue.takeAlone(c) {
-		return nil, c.first.err
-	}
-	var tx *sql.Tx
-	err := pollBusy(c.ctx, lockLimit, func() (err error) {
-		if err = s.write.connect(context.Background()); err != nil {
+// beginTx begins a transaction of the host's. The outcomes that wait go before it.
+func (s *Store) beginTx(c *call) (tx *sql.Tx, err error) {
+	err = s.lock(c, func() error {
+		if s.queue.outcomesWait() {
+			s.batch(c)
+		}
+		if err := s.write.connect(context.Background()); err != nil {
 			return err
 		}
-		// Not under c.ctx: InTx rolls back itself when it ends, and knows when that is done.
+		// Not under c.ctx: InTx itself rolls back when that ends, and knows when it has.
 		tx, err = s.write.conn.BeginTx(context.WithoutCancel(c.ctx), nil)
 		return err
 	})
-	if err != nil {
-		if !isBusy(err) {
-			s.write.drop()
-		}
-		return nil, s.unavailable(err)
+	if !s.queue.takeAlone(c) { // it has expired
+		return nil, c.first.err
 	}
-	return tx, nil
+	return tx, s.unavailable(err)
 }
 
 // Tx returns a transaction that a step can take part in. tx must be the one that [Store.InTx] gives to its function.

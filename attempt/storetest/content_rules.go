@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +84,48 @@ func wholeAttempt(t *testing.T, s *suite) {
 		wantSlot(t, store, full.Slot, full)
 	}
 	wantSame(t, "List", collect(t, store.List(ctx, attempt.Filter{}))[0], full)
+}
+
+// eachField sets one field at a time, of an attempt that has nothing else.
+func eachField(t *testing.T, s *suite) {
+	ctx, store := t.Context(), s.empty(t)
+	f := &filler{}
+	fields := reflect.TypeFor[attempt.Attempt]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		only := func(a *attempt.Attempt) {
+			full := *a
+			f.attempt(&full)
+			full.Status = attempt.StatusUnknown
+			reflect.ValueOf(a).Elem().Field(i).Set(reflect.ValueOf(full).Field(i))
+		}
+		bare := func(a *attempt.Attempt) {
+			*a = attempt.Attempt{ID: a.ID, Slot: a.Slot, Ordinal: a.Ordinal, Status: attempt.StatusSending}
+		}
+		made := start(ctx, t, store, slot("made with "+name), func(a *attempt.Attempt) { bare(a); only(a) })
+		wantSlot(t, store, made.Slot, made)
+
+		for _, believed := range []bool{false, true} {
+			a := start(ctx, t, store, slot(fmt.Sprint("changed ", name, believed)), bare)
+			for _, change := range []func(*attempt.Attempt){only, nil, func(a *attempt.Attempt) {
+				was := *a
+				bare(a) // and taken away again
+				a.Version, a.Key, a.Reference, a.Amount, a.Source, a.Status = was.Version, was.Key, was.Reference, was.Amount, was.Source, was.Status
+				a.Description, a.Provider, a.ProviderAccount, a.Environment, a.CreatedAt = was.Description, was.Provider, was.ProviderAccount, was.Environment, was.CreatedAt
+			}} {
+				c := &changer{id: a.ID, change: change}
+				step := c.step()
+				if believed {
+					step = c.guess(a)
+				}
+				if err := store.Apply(ctx, step); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				a = c.got
+				wantSlot(t, store, a.Slot, a)
+			}
+		}
+	}
 }
 
 func wholeEvent(t *testing.T, s *suite) {

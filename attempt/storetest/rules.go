@@ -8,6 +8,7 @@ var rules = []rule{
 	{"slots byte by byte", "orders that merely look alike are two payments, and one order is never two", "", slotsByteByByte},
 	{"gapless versions", "an event that is missing or double is evidence lost or counted twice", "", gaplessVersions},
 	{"whole attempt", "a field that does not come back as it was written decides wrongly later", "", wholeAttempt},
+	{"each field", "what a store leaves out to save work must be what has not changed", "", eachField},
 	{"whole event", "the audit trail is the only witness of what was known when", "", wholeEvent},
 	{"nothing comes back as nothing", "a zero time or an empty list that turns into something is evidence invented", "", nothingStaysNothing},
 	{"microseconds UTC", "times that are compared must not differ by zone or by digits", "", microsecondsUTC},
