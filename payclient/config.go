@@ -57,7 +57,8 @@ type Config struct {
 	// CallTimeout and RecordTimeout. Zero: 5 s.
 	RecordTimeout time.Duration
 
-	// MinAge is when the reconciler first asks about an attempt, counted from its claim; at least CallTimeout. Zero: 2 min.
+	// MinAge is when an open attempt is first due to be asked about, counted from its claim (attempt.Store.TakeDue); at least
+	// CallTimeout. Zero: 2 min.
 	MinAge time.Duration
 	// AbandonAfter is the least time since the last possible send after which an attempt that the provider does not know is
 	// given up; more than MinAge and than the provider's lag. Zero: the larger of 30 min and three lags. Negative: never.

@@ -5,6 +5,10 @@
 // ContractViolation, and with each of them whether money moved. An error means that the call sent nothing. Services that
 // commit an order and its payment together call [Client.StartTx] in their transaction and [Client.Send] after it.
 //
-// A provider is an adapter, see [Provider]; payclient/standard is the first. What was not settled when a call returned is
-// settled by package reconcile, or by [Client.Check].
+// A provider is an adapter, see [Provider]; payclient/standard is the first. Errors to decide by are in package attempt:
+// ErrConflict, ErrAlreadyPaid, ErrNotPaid, ErrUnavailable, ErrInvalidIntent.
+//
+// What was not settled when a call returned stays open in the store, with the time when it is to be looked at. Call
+// [Client.Check] for it, or [Client.Pay] or [Client.Send] again: both go on with the attempt that is there. The store's
+// TakeDue and List find what is open.
 package payclient
