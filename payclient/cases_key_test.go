@@ -271,7 +271,9 @@ func TestC04TheRetentionIsDeclared(t *testing.T) {
 
 func mustStandard(t *testing.T, c standard.Config) payclient.Provider {
 	t.Helper()
-	c.Token = payclient.NewSecret(wireToken)
+	if c.Token.IsZero() {
+		c.Token = payclient.NewSecret(wireToken)
+	}
 	p, err := standard.New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,8 @@ type Config struct {
 
 	// ProviderAccount and Environment are stored with each attempt, and an attempt of others is never sent, asked about or
 	// replaced here: what may have been charged at one place must not be charged at another. ProviderAccount is the merchant
-	// account whose credentials the Provider has; with it empty, nobody notices credentials of another account.
+	// account whose credentials the Provider has. Empty: the credentials themselves stand for it (Capabilities.CredentialID),
+	// so that new credentials are another account. Name the account before changing them.
 	ProviderAccount string
 	// Environment names the place. Empty: the address in BaseURL. Where a provider has only moved, name the old address.
 	Environment string
@@ -116,6 +117,7 @@ func (c Config) withDefaults() Config {
 	c.Breaker.OpenFor = orDefault(c.Breaker.OpenFor, 15*time.Second)
 	if c.Provider != nil {
 		caps := c.Provider.Capabilities()
+		c.ProviderAccount = orDefault(c.ProviderAccount, caps.CredentialID)
 		c.AbandonAfter = orDefault(c.AbandonAfter, max(30*time.Minute, 3*caps.Lookup.Lag))
 		c.RetentionMargin = orDefault(c.RetentionMargin, min(caps.Key.Retention/10, time.Hour))
 	}

@@ -15,9 +15,12 @@ import (
 // What may have been charged at one place is not charged at another, whatever the client's configuration says by then.
 func TestAnOpenAttemptStaysAtItsPlace(t *testing.T) {
 	for name, move := range map[string]func(*payclient.Config){
-		"another address":     func(c *payclient.Config) { c.BaseURL = "http://127.0.0.1:8080" },
-		"another path":        func(c *payclient.Config) { c.BaseURL = "http://127.0.0.1/live" },
-		"another account":     func(c *payclient.Config) { c.ProviderAccount = "acct_2" },
+		"another address": func(c *payclient.Config) { c.BaseURL = "http://127.0.0.1:8080" },
+		"another path":    func(c *payclient.Config) { c.BaseURL = "http://127.0.0.1/live" },
+		"another account": func(c *payclient.Config) { c.ProviderAccount = "acct_2" },
+		"another token": func(c *payclient.Config) {
+			c.Provider = mustStandard(t, standard.Config{Token: payclient.NewSecret("sk_other")})
+		},
 		"another environment": func(c *payclient.Config) { c.Environment = "sandbox" },
 	} {
 		t.Run(name, func(t *testing.T) {

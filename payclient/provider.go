@@ -40,6 +40,10 @@ type Capabilities struct {
 	// Name is the adapter's name, as stored with each attempt: lower case, never changed.
 	Name string
 
+	// CredentialID tells one set of credentials from another and reveals nothing of them: a digest of the credential, cut
+	// short. It stands for the merchant account where Config.ProviderAccount names none.
+	CredentialID string
+
 	Key       KeyCapability
 	Reference ReferenceCapability
 	Lookup    LookupCapability

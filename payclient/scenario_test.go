@@ -51,7 +51,9 @@ func open(t *testing.T, bankCfg fakeprovider.Config, std standard.Config, change
 // restart makes another client on the same store: the same process after a crash, or another instance.
 func (s *shop) restart(std standard.Config, change func(*payclient.Config)) *payclient.Client {
 	s.t.Helper()
-	std.Token = payclient.NewSecret("sk_test")
+	if std.Token.IsZero() {
+		std.Token = payclient.NewSecret("sk_test")
+	}
 	adapter, err := standard.New(std)
 	if err != nil {
 		s.t.Fatal(err)
