@@ -68,26 +68,25 @@ func New(cfg Config) (*Client, error) {
 // ErrClosed says that the client was closed before the call. Nothing was sent.
 var ErrClosed = errors.New("client closed")
 
-// Close waits until every outcome that a call has received is stored, or ctx ends; then its error says that some are not,
-// and the attempts concerned stay open. Calls that begin later fail with [ErrClosed]. It does not close the store.
+// Close waits until every call under way has ended and every outcome that one has received is stored, or until ctx ends;
+// then its error says so, storing is given up, and the attempts concerned stay open. Calls that begin later fail with
+// [ErrClosed]. It does not close the store: close that afterwards.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	done := make(chan struct{})
 	go func() { c.pending.Wait(); close(done) }()
-	var err error
+	defer c.giveUp()
 	select {
 	case <-done:
 	case <-ctx.Done():
-		err = fmt.Errorf("outcomes not stored yet; their attempts stay open: %w", context.Cause(ctx))
+		return fmt.Errorf("calls under way or outcomes not stored yet; their attempts stay open: %w", context.Cause(ctx))
 	}
-	c.giveUp()
-	<-done
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok && c.cfg.Transport == nil {
 		t.CloseIdleConnections()
 	}
-	return err
+	return nil
 }
 
 // begin counts a call in, so that Close waits for it.
