@@ -41,7 +41,6 @@ var (
 	probNotFound     = prob{404, "not_found", "There is no such thing"}
 	probMethod       = prob{405, "method_not_allowed", "This method is not allowed here"}
 	probTooLarge     = prob{413, "body_too_large", "The request body is too large"}
-	probIncomplete   = prob{400, "body_incomplete", "The request body did not arrive in full"}
 	probMalformed    = prob{400, "malformed_json", "The request body is not one JSON object"}
 	probAmount       = prob{400, "amount_invalid", "The amount must be a positive integer of minor units"}
 	probCurrency     = prob{400, "currency_unsupported", "The currency is not supported"}

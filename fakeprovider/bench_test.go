@@ -25,12 +25,16 @@ func BenchmarkHandler(b *testing.B) {
 	const answer = `{"id":"ch_000001","status":"succeeded","amount":1000,"currency":"EUR","merchant_reference":` +
 		`"01890a5d-ac96-774b-bcce-b302099a8057","created":"2026-01-01T00:00:00.123456789Z"}`
 	fixed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			b.Error(err)
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Request-Id", "req_00000000_1")
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 		w.WriteHeader(http.StatusCreated)
-		io.WriteString(w, answer)
+		if _, err := io.WriteString(w, answer); err != nil {
+			b.Error(err)
+		}
 	})
 	var base [2]string
 	for i, h := range []http.Handler{fixed, bank} {
@@ -55,7 +59,9 @@ func BenchmarkHandler(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		io.Copy(io.Discard, resp.Body)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Fatal(err)
+		}
 		resp.Body.Close()
 		if resp.StatusCode != 201 {
 			b.Fatal(resp.Status)
@@ -128,7 +134,9 @@ func BenchmarkRoundTrip(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		io.Copy(io.Discard, resp.Body)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			b.Fatal(err)
+		}
 		resp.Body.Close()
 	}
 }

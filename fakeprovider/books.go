@@ -190,7 +190,7 @@ func (p *Provider) arm(j *job) {
 func (p *Provider) tick() {
 	if p.settleNow() {
 		defer p.active.Done()
-		p.journal.sync() // a failure is kept and told with every answer
+		p.journal.sync() //nolint:errcheck // nobody waits here: it is kept, and every answer from now on and Close tell it
 	}
 }
 

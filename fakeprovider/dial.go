@@ -161,7 +161,8 @@ func (f dialFault) fail(ctx context.Context, done <-chan struct{}, trace *httptr
 	}
 	connected(trace, network, addr, nil)
 	if f == dialProxy {
-		return errors.New("Proxy Authentication Required") // net/http's own wording
+		//lint:ignore ST1005 net/http's own wording
+		return errors.New("Proxy Authentication Required") //nolint:staticcheck // as above
 	}
 	if trace != nil && trace.TLSHandshakeStart != nil {
 		trace.TLSHandshakeStart()

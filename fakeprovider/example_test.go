@@ -111,7 +111,7 @@ func ExampleProvider_ServeHTTP() {
 func ExampleProvider_Responder() {
 	bank := fakeprovider.New(fakeprovider.Config{})
 	mock := httpmock.NewMockTransport()
-	mock.RegisterResponder("POST", "http://bank/v1/charges", bank.Responder())
+	mock.RegisterResponder("POST", "http://bank/v1/charges", bank.Responder()) //nolint:bodyclose // a function, not an answer
 	client := &http.Client{Transport: mock}
 
 	fmt.Println(charge(client, "key-1", "tok_insufficient_funds"))

@@ -210,7 +210,7 @@ func linger(conn net.Conn) {
 		conn = t.NetConn()
 	}
 	if l, ok := conn.(interface{ SetLinger(int) error }); ok {
-		l.SetLinger(0) // fails only on a connection that is closed already
+		l.SetLinger(0) //nolint:errcheck // fails only on a connection that is closed already
 	}
 	conn.Close()
 }

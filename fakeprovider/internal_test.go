@@ -17,14 +17,20 @@ import (
 	"time"
 )
 
-func serveOnce(p *Provider, key, ref string) answer {
+func inboundCharge(p *Provider, key, ref string) *inbound {
 	in := &inbound{
 		method: "POST", path: "/v1/charges",
 		header: http.Header{"Authorization": {"Bearer x"}, "Idempotency-Key": {`"` + key + `"`}},
 		body:   []byte(`{"amount":1000,"currency":"EUR","source":"tok_visa","merchant_reference":"` + ref + `"}`),
 	}
 	in.look(&p.config)
-	return p.arrive(in, choice{}).finish()
+	return in
+}
+
+func serveOnce(p *Provider, key, ref string) answer {
+	x := p.arrive(inboundCharge(p, key, ref), choice{})
+	defer x.leave() // or Close would wait for it
+	return x.finish()
 }
 
 // F: finished keys are cleaned up, and cleaning up is not forgetting that they
@@ -142,8 +148,9 @@ func TestMemConn(t *testing.T) {
 		check("write after close", err, net.ErrClosed)
 
 		a, b = pair()
-		a.Write([]byte("last words"))
-		a.(*memConn).SetLinger(0)
+		_, err = a.Write([]byte("last words"))
+		check("last words", err, nil)
+		check("set linger", a.(*memConn).SetLinger(0), nil)
 		a.Close()
 		n, err := b.Read(buf)
 		if n != 10 || err != nil {
@@ -165,7 +172,7 @@ func TestMemConn(t *testing.T) {
 
 		a, _ = pair()
 		start := time.Now()
-		a.SetDeadline(start.Add(time.Minute))
+		check("set deadline", a.SetDeadline(start.Add(time.Minute)), nil)
 		_, err = a.Read(buf)
 		check("read deadline", err, os.ErrDeadlineExceeded)
 		synctest.Wait() // the write's timer is due at the same moment
@@ -174,12 +181,12 @@ func TestMemConn(t *testing.T) {
 		if d := time.Since(start); d != time.Minute {
 			t.Errorf("deadline after %s", d)
 		}
-		a.SetReadDeadline(time.Time{})
-		a.SetWriteDeadline(time.Now().Add(-1))
+		check("no read deadline", a.SetReadDeadline(time.Time{}), nil)
+		check("set a past deadline", a.SetWriteDeadline(time.Now().Add(-1)), nil)
 		_, err = a.Write(buf)
 		check("past deadline", err, os.ErrDeadlineExceeded)
-		a.SetReadDeadline(time.Now().Add(time.Second))
-		a.SetReadDeadline(time.Now().Add(time.Hour)) // the first timer has to be gone
+		check("set read deadline", a.SetReadDeadline(time.Now().Add(time.Second)), nil)
+		check("move it", a.SetReadDeadline(time.Now().Add(time.Hour)), nil) // the first timer has to be gone
 		start = time.Now()
 		_, err = a.Read(buf)
 		check("moved deadline", err, os.ErrDeadlineExceeded)
@@ -196,7 +203,7 @@ func TestMemConn(t *testing.T) {
 		synctest.Wait()
 		b.Close()
 		check("blocked write", <-wrote, syscall.EPIPE)
-		if n, err := a.Read(nil); n != 0 || err != nil && err != io.EOF {
+		if n, err := a.Read(nil); n != 0 || err != nil && !errors.Is(err, io.EOF) {
 			t.Errorf("empty read: %d, %v", n, err)
 		}
 	})

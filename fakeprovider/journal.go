@@ -23,6 +23,10 @@ var ErrInUse = errors.New("the ledger file is in use by another fake provider")
 // or refund that was accepted and not yet due (fault "book-after") is booked
 // when its time has come. Faults are not kept. Only one provider may have a file; a second one
 // gets ErrInUse. Close releases it.
+//
+// A charge that could not be written may have been lost: it, and every request
+// after it, is answered with 500 and the code "ledger_failed", and Close
+// returns the cause.
 func Open(file string, c Config) (*Provider, error) {
 	if _, err := c.Script.parse(); err != nil {
 		return nil, err
@@ -46,15 +50,24 @@ func Open(file string, c Config) (*Provider, error) {
 type journal struct {
 	path  string
 	lock  io.Closer
-	file  *os.File
+	file  ledgerFile
+	size  int64  // where the next line goes; the provider's lock guards it
 	later uint64 // last name of a waiting booking
 
 	mu      sync.Mutex // guards the fields below
 	written uint64     // lines that must be on disk before anybody is answered
 	synced  uint64
-	failed  error
+	failed  error // the first failure, for good: what the file holds is no longer what the books hold
 
 	syncing sync.Mutex // one fsync at a time
+}
+
+// ledgerFile is what a journal needs of its *os.File.
+type ledgerFile interface {
+	io.WriterAt
+	io.Closer
+	Sync() error
+	Truncate(size int64) error
 }
 
 // line is one line of the file; t says which fields count.
@@ -158,14 +171,20 @@ func openJournal(path string, p *Provider) (_ *journal, err error) {
 		}
 	}
 	_, statErr := os.Stat(path)
-	j.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	// Not O_APPEND: on Windows such a file cannot be truncated.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if errors.Is(statErr, os.ErrNotExist) {
+	j.file = f
+	j.size, err = f.Seek(0, io.SeekEnd)
+	if err == nil && errors.Is(statErr, os.ErrNotExist) {
 		err = syncDir(path)
 	}
-	return j, err
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
 }
 
 // readLines returns the lines of the file, how many bytes they take, and
@@ -178,7 +197,7 @@ func readLines(path string) (lines []line, good int64, torn bool, err error) {
 	if err != nil {
 		return nil, 0, false, err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	r := bufio.NewReaderSize(f, 1<<16)
 	for number := 1; ; number++ {
 		b, err := r.ReadBytes('\n')
@@ -233,10 +252,12 @@ func encodeLine(b *bytes.Buffer, l *line) error {
 	return nil
 }
 
-// append writes lines. With must they have to be on disk before the next
-// answer leaves. The caller holds the provider's lock.
+// append writes lines, all or none. With must they have to be on disk before
+// the next answer leaves. A failure is kept: from then on nothing more is
+// written, for it would not follow what the file holds, and sync tells every
+// caller. The caller holds the provider's lock.
 func (j *journal) append(must bool, lines ...line) {
-	if j == nil || len(lines) == 0 {
+	if j == nil || len(lines) == 0 || j.failure() != nil {
 		return
 	}
 	var b bytes.Buffer
@@ -245,20 +266,41 @@ func (j *journal) append(must bool, lines ...line) {
 		err = errors.Join(err, encodeLine(&b, &lines[i]))
 	}
 	if err == nil {
-		_, err = j.file.Write(b.Bytes())
+		_, err = j.file.WriteAt(b.Bytes(), j.size)
+		if err != nil { // a charge without its key would be made again
+			err = errors.Join(err, j.file.Truncate(j.size))
+		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	if err != nil {
+		j.fail(err)
+		return
+	}
+	j.size += int64(b.Len())
 	if must {
+		j.mu.Lock()
+		defer j.mu.Unlock()
 		j.written++
 	}
-	if err != nil && j.failed == nil {
+}
+
+func (j *journal) failure() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.failed
+}
+
+// fail keeps the first failure.
+func (j *journal) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed == nil {
 		j.failed = err
 	}
 }
 
 // sync returns when all that has to be on disk is there. Callers that come
-// while another one syncs share the next sync.
+// while another one syncs share the next sync. After a failure, an earlier
+// one included, it says that the file does not hold everything.
 func (j *journal) sync() error {
 	if j == nil {
 		return nil
@@ -278,12 +320,11 @@ func (j *journal) sync() error {
 	if err != nil || synced >= want {
 		return err
 	}
-	err = j.file.Sync()
+	if err := j.file.Sync(); err != nil {
+		j.fail(err)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err != nil && j.failed == nil {
-		j.failed = err
-	}
 	j.synced = max(j.synced, upTo)
 	return j.failed
 }
@@ -300,7 +341,12 @@ func (j *journal) reset() error {
 	if j == nil {
 		return nil
 	}
-	return errors.Join(j.file.Truncate(0), j.file.Sync())
+	if err := errors.Join(j.file.Truncate(0), j.file.Sync()); err != nil {
+		j.fail(err) // the books are empty, the file may not be
+		return err
+	}
+	j.size = 0
+	return nil
 }
 
 // accepted notes a booking that waits for its time and returns its name.
@@ -333,8 +379,12 @@ func (j *journal) concluded(x *exchange) {
 		l.N, l.Later = e.n, e.later
 		lines = append(lines, l)
 	}
-	if x.entry != 0 && (x.keeps || len(lines) > 0 || x.touched) {
-		lines = append(lines, line{T: "key", Key: p.keyLine(x.entry)})
+	switch k := p.keyLine(x.entry); {
+	case k == nil:
+	case len(lines) > 0: // in one line: a crash must not part a charge from its key
+		lines[len(lines)-1].Key = k
+	case x.keeps || x.touched:
+		lines = append(lines, line{T: "key", Key: k})
 	}
 	for n := x.firstOrder; n != 0 && int(n) <= p.orders.list.len(); n++ {
 		lines = append(lines, line{T: "order", Order: p.orderLine(n)})

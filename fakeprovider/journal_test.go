@@ -208,6 +208,36 @@ func TestTornLineIsDropped(t *testing.T) {
 	}
 }
 
+// Wherever the file ends, a charge that is in it has its key beside it: who
+// sends again is not charged again.
+func TestTornFileChargesOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	bank := open(t, file, fakeprovider.Config{})
+	c := call(t, bank)
+	c.pay("k1", "r1", "tok_visa")
+	bank.Script("book+status:500+pin")
+	c.pay("k2", "r2", "tok_visa")
+	c.refund("k3", "r3", "ch_000001", 400)
+	bank.Close()
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := 0; end <= len(whole); end += 11 {
+		if err := os.WriteFile(file, whole[:end], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		bank := open(t, file, fakeprovider.Config{})
+		c := call(t, bank)
+		c.pay("k1", "r1", "tok_visa")
+		c.pay("k2", "r2", "tok_visa")
+		c.refund("k3", "r3", "ch_000001", 400)
+		want(t, fmt.Sprint("charges, torn at ", end), charges(bank), 2)
+		want(t, fmt.Sprint("refunds, torn at ", end), len(bank.Refunds()), 1)
+		bank.Close()
+	}
+}
+
 func TestSecondProcessIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ledger.db")
 	bank := open(t, file, fakeprovider.Config{})
@@ -365,13 +395,17 @@ func TestKill9(t *testing.T) {
 					n := len(paid)
 					mu.Unlock()
 					if n == 30*(round+1) {
-						cmd.Process.Kill()
+						if err := cmd.Process.Kill(); err != nil {
+							t.Error(err)
+						}
 					}
 				}
 			})
 		}
 		wg.Wait()
-		cmd.Wait() // says "killed"
+		if err := cmd.Wait(); err == nil {
+			t.Error("it ended by itself")
+		}
 		tr.CloseIdleConnections()
 	}
 	bank := open(t, file, fakeprovider.Config{})

@@ -199,7 +199,7 @@ func TestFLockTimeout(t *testing.T) {
 		want(t, "the worker dies", c.pay("k", "r", "tok_visa").err != nil, true)
 		time.Sleep(30*time.Second - 1)
 		want(t, "still locked", c.pay("k", "r", "tok_visa"), "409")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want(t, "freed", c.pay("k", "r", "tok_visa"), "201")
 		want(t, "charges", charges(bank), 1)
 
@@ -220,7 +220,7 @@ func TestFFinishedKeysExpire(t *testing.T) {
 		want(t, "first", c.pay("k", "r", "tok_visa"), "201")
 		time.Sleep(24*time.Hour - 1)
 		want(t, "just in time", c.pay("k", "r", "tok_visa"), "201 replayed")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want(t, "too late", c.pay("k", "r", "tok_visa"), "201")
 		want(t, "charges", charges(bank, "r"), 2)
 		want(t, "keys", bank.DistinctKeys(), 1)
@@ -334,7 +334,9 @@ func TestP1Timeline(t *testing.T) {
 		bank := fakeprovider.New(fakeprovider.Config{})
 		defer bank.Close()
 		for _, rt := range []http.RoundTripper{bank.RoundTripper(), bank.Transport()} {
-			bank.Reset()
+			if err := bank.Reset(); err != nil {
+				t.Fatal(err)
+			}
 			bank.Script(fakeprovider.Slow(5 * time.Second))
 			c := call(t, rt)
 			short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -369,7 +371,9 @@ func TestP2BooksLater(t *testing.T) {
 		defer bank.Close()
 		bank.Script(fakeprovider.BookAfter(15 * time.Second))
 		for _, rt := range []http.RoundTripper{bank.RoundTripper(), bank.Transport()} {
-			bank.Reset()
+			if err := bank.Reset(); err != nil {
+				t.Fatal(err)
+			}
 			c := call(t, rt)
 			bank.Script(fakeprovider.BookAfter(15 * time.Second))
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -388,7 +392,7 @@ func TestP2BooksLater(t *testing.T) {
 			}
 			time.Sleep(9*time.Second - 1)
 			want(t, "a moment before", charges(bank), 0)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			want(t, "booked", charges(bank), 1)
 			want(t, "found", c.find("r").ids(), "ch_000001")
 			want(t, "replayed", c.pay("k", "r", "tok_visa"), "201 replayed")

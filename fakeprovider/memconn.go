@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -45,10 +46,10 @@ func (c *memConn) Write(b []byte) (int, error) {
 }
 
 func (c *memConn) wrap(op string, err error) error {
-	if err == nil || err == io.EOF {
+	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
-	if errno, ok := err.(syscall.Errno); ok {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError(op, errno)
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}

@@ -16,7 +16,7 @@ func (c caller) order(form string) reply {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), "POST", c.base+"/v1/orders", strings.NewReader(form))
 	if err != nil {
-		c.t.Fatal(err)
+		return reply{err: err}
 	}
 	req.Header.Set("Authorization", "Bearer "+c.token)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -41,6 +41,7 @@ func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
 		}
 		delete(waiting, l.Later)
 		p.enterBooking(&b, time.Unix(0, l.At))
+		return p.restoreKey(l.Key)
 	case "accepted":
 		waiting[l.Later] = *l
 		return p.restoreKey(l.Key)

@@ -386,7 +386,7 @@ func (b *simBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p)
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		b.once.Do(b.keep)
 	case err != nil && b.ctx.Err() != nil:
 		err = context.Cause(b.ctx)

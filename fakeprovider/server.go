@@ -73,10 +73,10 @@ func (c ServerConfig) Validate() error {
 		errs = append(errs, err)
 	}
 	if c.Delay < 0 {
-		errs = append(errs, fmt.Errorf("Delay: %s is negative", c.Delay))
+		errs = append(errs, fmt.Errorf("setting Delay: %s is negative", c.Delay))
 	}
 	if !(c.FaultRate >= 0 && c.FaultRate <= 1) {
-		errs = append(errs, fmt.Errorf("FaultRate: %v is not between 0 and 1", c.FaultRate))
+		errs = append(errs, fmt.Errorf("setting FaultRate: %v is not between 0 and 1", c.FaultRate))
 	}
 	if _, err := c.Provider.Script.parse(); err != nil {
 		errs = append(errs, fmt.Errorf("Provider.Script: %w", err))
@@ -140,7 +140,8 @@ func Listen(c ServerConfig) (*Server, error) {
 	} else if p, err = Open(c.File, c.Provider); err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", c.Listen)
+	var listen net.ListenConfig
+	l, err := listen.Listen(context.Background(), "tcp", c.Listen) // on the loopback interface: nothing to wait for
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -183,9 +184,12 @@ func (s *Server) Close() error {
 	// new connection can come.
 	stop, done := context.WithCancel(context.Background())
 	done()
-	s.http.Shutdown(stop) // only begins: its error is that it was not waited for
-	s.listener.Close()    // may be closed already
-	err := s.provider.Close()
+	err := s.http.Shutdown(stop)
+	if errors.Is(err, context.Canceled) {
+		err = nil // it has begun, which is all that was wanted
+	}
+	s.listener.Close() // may be closed already
+	err = errors.Join(err, s.provider.Close())
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if failed := s.http.Shutdown(ctx); failed != nil {
