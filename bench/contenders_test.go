@@ -141,6 +141,7 @@ func bare(url string, t http.RoundTripper) contender {
 	return contender{"bare", post(url, new(atomic.Int64), client.Do)}
 }
 
+//nolint:bodyclose // policies of answers, not answers
 func failsafeHTTP(url string, t http.RoundTripper) contender {
 	retry := failsafehttp.NewRetryPolicyBuilder().WithBackoff(time.Second, 5*time.Second).WithMaxRetries(3).Build()
 	breaker := circuitbreaker.NewBuilder[*http.Response]().WithFailureRateThreshold(0.1, 100, time.Minute).Build()

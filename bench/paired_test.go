@@ -15,8 +15,9 @@ type contender struct {
 	op   func() error
 }
 
-// pair runs the contenders in turns, in blocks of ops operations by as many callers, and reports for each of the others its throughput as a share of the first one's, by the clock and by processor time: the medians over the rounds, each of which
-// ran side by side.
+// pair runs the contenders in turns, in blocks of ops operations by as many callers, and reports for each of the others
+// its throughput as a share of the first one's, by the clock and by processor time: the medians over the rounds, each of
+// which ran side by side.
 func pair(b *testing.B, callers, ops, rounds int, contenders ...contender) map[string]float64 {
 	b.Helper()
 	took := make([][]time.Duration, len(contenders))
