@@ -58,12 +58,11 @@ func (c *Client) find(ctx context.Context, reference string, until time.Time) Lo
 }
 
 func (c *Client) findPages(ctx context.Context, reference string) Lookup {
-	var clean cleaner
 	l := Lookup{Answer: attempt.LookupNone}
 	cursor := ""
 	for range maxPages {
 		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor)}
-		clean.header = q.request.Header
+		clean := q.clean()
 		q.run(ctx)
 		if q.err != nil {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
@@ -182,14 +181,18 @@ func (q *asking) once(parent context.Context) health {
 		return healthy
 	}
 	if parent.Err() != nil {
-		q.err = errors.New(cleaner{header: q.request.Header}.text(err.Error()))
+		q.err = errors.New(q.clean().text(err.Error()))
 		return healthUnknown
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	q.err = errors.New(cleaner{header: q.request.Header}.text(err.Error()))
+	q.err = errors.New(q.clean().text(err.Error()))
 	return failing
+}
+
+func (q *asking) clean() cleaner {
+	return cleaner{credentials: credentialsIn(q.request.Header, q.client.caps.Key.Header, nil)}
 }
 
 // maxLookupAnswer bounds one page of a lookup, in bytes.

@@ -347,7 +347,7 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Re
 	a, source := &start.Decision.Attempt, start.Intent.Source
 	s := &start.sending
 	*s = sending{
-		client: c, ctx: ctx, a: a, source: source, clean: cleaner{source: source, keyHeader: c.caps.Key.Header}, claimed: start.Decision.Now, began: began,
+		client: c, ctx: ctx, a: a, source: source, clean: cleaner{source: source}, claimed: start.Decision.Now, began: began,
 		callUntil: began.Add(c.cfg.CallTimeout), claimUntil: began.Add(c.claimFor()),
 		key: c.headerKey(a.Key),
 	}

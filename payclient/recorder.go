@@ -30,7 +30,7 @@ func (r *recorder) watch() *httptrace.ClientTrace {
 		if info.Reused {
 			r.reused.Store(true)
 		}
-		if past(r.claimUntil) && r.cancel != nil {
+		if past(r.claimUntil, time.Now()) && r.cancel != nil {
 			r.claimOver.Store(true)
 			r.cancel()
 		}
@@ -44,7 +44,6 @@ func (r *recorder) provesNotSent() bool { return r.asked.Load() > 0 && r.had.Loa
 
 // past tells whether a deadline is over by the wall clock or by the monotonic one: the first goes on while a machine
 // sleeps, the second is not set back.
-func past(deadline time.Time) bool {
-	now := time.Now()
+func past(deadline, now time.Time) bool {
 	return !now.Before(deadline) || !now.Round(0).Before(deadline.Round(0))
 }

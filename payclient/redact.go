@@ -20,29 +20,37 @@ const (
 
 // cleaner redacts the provider's texts of one exchange: what was sent in it above all.
 type cleaner struct {
-	source    attempt.Source
-	keyHeader string      // its value is no secret
-	header    http.Header // of the request: the adapter's credentials are in it
+	source      attempt.Source
+	credentials []string // of the request's header
 }
 
-// secrets yields what must not be kept: the source, and the headers that hold credentials by their name.
+// secrets yields what must not be kept: the source, and the credentials.
 func (c cleaner) secrets(yield func(string) bool) {
 	if !yield(c.source.Reveal()) {
 		return
 	}
-	for name, values := range c.header {
-		if name == c.keyHeader || !holdsCredentials(name) {
+	for _, v := range c.credentials {
+		if !yield(v) {
+			return
+		}
+	}
+}
+
+// credentialsIn appends the values of the headers that hold credentials by their name, and what is behind the scheme in
+// them (RFC 9110 section 11.4). The key's header holds none.
+func credentialsIn(header http.Header, keyHeader string, credentials []string) []string {
+	for name, values := range header {
+		if name == keyHeader || !holdsCredentials(name) {
 			continue
 		}
 		for _, v := range values {
-			if _, behind, ok := strings.Cut(v, " "); ok && !yield(behind) { // the scheme, RFC 9110 section 11.4
-				return
+			if _, behind, ok := strings.Cut(v, " "); ok {
+				credentials = append(credentials, behind)
 			}
-			if !yield(v) {
-				return
-			}
+			credentials = append(credentials, v)
 		}
 	}
+	return credentials
 }
 
 var credentialNames = []string{"Auth", "Key", "Token", "Secret", "Password", "Signature", "Cookie"}

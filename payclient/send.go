@@ -44,6 +44,8 @@ type sending struct {
 	callUntil  time.Time // no request goes on longer
 	claimUntil time.Time
 
+	credentialRoom [2]string
+
 	log     []attempt.Send
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
@@ -78,9 +80,6 @@ func (s *sending) run() {
 // and must not lose the request from the log.
 func (s *sending) once() {
 	s.again, s.wait, s.health = false, 0, healthUnknown
-	if !s.mayStart() {
-		return
-	}
 	if err := s.client.guard.enter(s.ctx); err != nil {
 		switch {
 		case errors.Is(err, circuitbreaker.ErrOpen):
@@ -103,8 +102,9 @@ func (s *sending) once() {
 			s.stop(attempt.ReasonUnreadable, fmt.Errorf("panic while sending: %s", s.clean.text(fmt.Sprint(p))))
 		}
 	}()
-	if s.mayStart() { // the guard may have kept us waiting
-		s.sendOnce()
+	// Looked at behind the guard, which may have kept us waiting.
+	if now := time.Now(); s.mayStart(now) {
+		s.sendOnce(now)
 	}
 }
 
@@ -116,16 +116,16 @@ func (s *sending) stop(why attempt.Reason, err error) {
 
 // mayStart holds what must be true at the moment before a request: the claim runs on both clocks, a third of a send's
 // time is left, and (for a repetition) the rules on repeating allow it still.
-func (s *sending) mayStart() bool {
+func (s *sending) mayStart(now time.Time) bool {
 	if s.ctx.Err() != nil {
 		s.stop(attempt.ReasonCancelled, context.Cause(s.ctx))
 		return false
 	}
-	if past(s.claimUntil) {
+	if past(s.claimUntil, now) {
 		s.stop(attempt.ReasonClaimExpired, errClaimOver)
 		return false
 	}
-	if time.Until(s.callUntil) < s.client.cfg.SendTimeout/3 {
+	if s.callUntil.Sub(now) < s.client.cfg.SendTimeout/3 {
 		s.stop(attempt.ReasonNoTime, errNoTime)
 		return false
 	}
@@ -151,9 +151,8 @@ func (s *sending) mayRepeat() bool {
 }
 
 // sendOnce makes one request from the stored bytes, reads the whole answer and logs what it says.
-func (s *sending) sendOnce() {
+func (s *sending) sendOnce(started time.Time) {
 	c := s.client
-	started := time.Now()
 	c.ageConnections(started)
 	rec := &recorder{claimUntil: s.claimUntil}
 	ctx, cancel := context.WithDeadlineCause(s.ctx, earliest(started.Add(c.cfg.SendTimeout), s.callUntil), errSendTimeout)
@@ -202,7 +201,9 @@ func (s *sending) answered(ctx context.Context, started time.Time, resp *http.Re
 		s.health = healthAfter(send.Reason)
 		final = s.health == healthUnknown
 	} else {
-		hint = retryAfter(whole.Header, time.Now())
+		if whole.Header["Retry-After"] != nil {
+			hint = retryAfter(whole.Header, time.Now())
+		}
 		send, final = s.judge(whole, rec.reused.Load())
 	}
 	send.StartedAt, send.Took = started.UTC(), time.Since(started)
@@ -325,7 +326,7 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	if header == nil {
 		header = make(http.Header, 4)
 	}
-	s.clean.header = header
+	s.clean.credentials = credentialsIn(header, c.caps.Key.Header, s.credentialRoom[:0])
 	if name := c.caps.Key.Header; name != "" {
 		header[name] = []string{s.key}
 	}
@@ -345,7 +346,9 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 
 // fitKey tells whether a key reaches every provider as it is stored: blanks at its ends, for one, are sent by HTTP/2 and
 // trimmed by HTTP/1.1.
-func fitKey(key string) bool { return len(key) >= 16 && !strings.ContainsFunc(key, notKeyByte) }
+func fitKey(key string) bool {
+	return len(key) >= 16 && !hasByte(key, func(c byte) bool { return notKeyByte(rune(c)) })
+}
 
 // sendable refuses what a transport would refuse without calling a hook, which nobody could tell from a request that was
 // lost: a method or a header name that is no token, a line break in a header's value, a control character in the query.

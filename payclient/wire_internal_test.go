@@ -170,11 +170,11 @@ func FuzzRedact(f *testing.F) {
 func TestCleanerIDsAndLinks(t *testing.T) {
 	const source, token = "tok_wire_0123456789", "sk_wire_abcdefgh"
 	c := cleaner{
-		source: attempt.Token(source), keyHeader: "Idempotency-Key",
-		header: http.Header{
+		source: attempt.Token(source),
+		credentials: credentialsIn(http.Header{
 			"Authorization": {"Bearer " + token}, "X-Api-Key": {"key-9876543210"}, "Idempotency-Key": {`"0190b6c8-7a12-7123"`},
 			"Accept": {"application/json"},
-		},
+		}, "Idempotency-Key", nil),
 	}
 	for id, fit := range map[string]bool{
 		"ch_1": true, "8515131751004933": true, "0190b6c8-7a12-7123-8123-123456789012": true, "ch_0000000000000001": true,
