@@ -2,6 +2,9 @@ package paytest
 
 import (
 	"context"
+	"reflect"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,14 +19,19 @@ import (
 type Kit struct {
 	Client *payclient.Client
 	Bank   *fakeprovider.Provider
-	Store  *attempt.Memory
+	// Store is the client's: one in memory, unless an option names another. The kit does not close it.
+	Store attempt.Store
 
 	t       testing.TB
 	options []func(*payclient.Config)
+
+	mu     sync.Mutex
+	stores []attempt.Store // of all clients, the kit's own first
 }
 
 // New makes a kit with a fake provider that behaves well until it is told otherwise. Options change the client's
-// configuration before the client is made. The test's cleanup closes everything.
+// configuration before the client is made, its store included. The test's cleanup closes everything but a store of the
+// caller's. That one must be open until then: close it in a cleanup of the test that is registered before New is called.
 func New(t testing.TB, options ...func(*payclient.Config)) *Kit {
 	t.Helper()
 	return NewAt(t, fakeprovider.New(fakeprovider.Config{}), options...)
@@ -33,7 +41,7 @@ func New(t testing.TB, options ...func(*payclient.Config)) *Kit {
 // lookups must be what the client's adapter declares; see [payclient.Config].Provider.
 func NewAt(t testing.TB, bank *fakeprovider.Provider, options ...func(*payclient.Config)) *Kit {
 	t.Helper()
-	k := &Kit{Bank: bank, Store: new(attempt.Memory), t: t, options: options}
+	k := &Kit{Bank: bank, t: t, options: append([]func(*payclient.Config){inMemory()}, options...)}
 	t.Cleanup(func() { // after all clients are closed
 		k.unknownSurplus()
 		if err := bank.Close(); err != nil {
@@ -41,14 +49,22 @@ func NewAt(t testing.TB, bank *fakeprovider.Provider, options ...func(*payclient
 		}
 	})
 	k.Client = k.Restart()
+	k.Store = k.stores[0]
 	return k
+}
+
+// inMemory gives every client of a kit the same store.
+func inMemory() func(*payclient.Config) {
+	store := new(attempt.Memory)
+	return func(c *payclient.Config) { c.Store = store }
 }
 
 // Quick makes the waits between a client's requests so short that a test outside of a synctest bubble does not notice.
 func Quick(c *payclient.Config) { c.FirstWait, c.MaxWait = time.Millisecond, 2*time.Millisecond }
 
 // Restart makes another client on the same store, as another process would after a crash or a deployment. The kit's own
-// client stays as it is. More options may be given.
+// client stays as it is. More options may be given; with another store, as after a lost database, the kit counts what both
+// tell of.
 func (k *Kit) Restart(options ...func(*payclient.Config)) *payclient.Client {
 	k.t.Helper()
 	adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("paytest")})
@@ -56,7 +72,7 @@ func (k *Kit) Restart(options ...func(*payclient.Config)) *payclient.Client {
 		k.t.Fatalf("paytest: %v", err)
 	}
 	cfg := payclient.Config{
-		Provider: adapter, Store: k.Store, BaseURL: "https://provider.example", Transport: k.Bank.RoundTripper(), Environment: "test",
+		Provider: adapter, BaseURL: "https://provider.example", Transport: k.Bank.RoundTripper(), Environment: "test",
 	}
 	for _, change := range k.options {
 		change(&cfg)
@@ -68,6 +84,7 @@ func (k *Kit) Restart(options ...func(*payclient.Config)) *payclient.Client {
 	if err != nil {
 		k.t.Fatalf("paytest: %v", err)
 	}
+	k.remember(cfg.Store)
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -78,27 +95,64 @@ func (k *Kit) Restart(options ...func(*payclient.Config)) *payclient.Client {
 	return client
 }
 
+// remember counts a store in.
+func (k *Kit) remember(store attempt.Store) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, known := range k.stores {
+		if reflect.ValueOf(store).Comparable() && known == store {
+			return
+		}
+	}
+	k.stores = append(k.stores, store)
+}
+
 // Intent is an ordinary intent to pay an order: 548.90 TRY by a card that is approved. Change what the test needs; the
 // sources that the fake provider knows are told by [fakeprovider.Sources].
 func (k *Kit) Intent(order string) attempt.Intent {
 	return attempt.Intent{Order: order, Amount: money.MustParse("548.90", "TRY"), Source: attempt.Token("tok_visa")}
 }
 
+// attempts returns what the stores of all clients hold.
+func (k *Kit) attempts(filter attempt.Filter) ([]attempt.Attempt, error) {
+	k.mu.Lock()
+	stores := slices.Clone(k.stores)
+	k.mu.Unlock()
+	var attempts []attempt.Attempt
+	for _, store := range stores {
+		for a, err := range store.List(context.Background(), filter) {
+			if err != nil {
+				return nil, err
+			}
+			attempts = append(attempts, a)
+		}
+	}
+	return attempts, nil
+}
+
 // Charges returns what the provider's books hold for an order, whichever of its attempts brought it about: succeeded and
 // pending charges, refunded ones included.
 func (k *Kit) Charges(order string) []fakeprovider.Charge {
 	k.t.Helper()
-	var references []string
-	for a, err := range k.Store.List(context.Background(), attempt.Filter{Order: order}) {
-		if err != nil {
-			k.t.Fatalf("paytest: %v", err)
-		}
-		references = append(references, a.Reference)
+	attempts, err := k.attempts(attempt.Filter{Order: order})
+	if err != nil {
+		k.t.Fatalf("paytest: %v", err)
 	}
-	if len(references) == 0 {
+	if len(attempts) == 0 {
 		return nil // without references the books would tell of everybody
 	}
-	return k.Bank.Charges(references...)
+	return k.Bank.Charges(references(attempts)...)
+}
+
+// references returns the attempts' references, each once: two stores may hold the same.
+func references(attempts []attempt.Attempt) []string {
+	var all []string
+	for _, a := range attempts {
+		if !slices.Contains(all, a.Reference) {
+			all = append(all, a.Reference)
+		}
+	}
+	return all
 }
 
 // WantCharges fails the test unless the provider's books hold n charges for an order.
@@ -109,8 +163,8 @@ func (k *Kit) WantCharges(order string, n int) {
 	}
 }
 
-// Settle asks the provider once about every attempt that is open, as reconciliation does in the background, and returns
-// how many are still open afterwards.
+// Settle asks the provider once about every attempt in Store that is open, as reconciliation does in the background, and
+// returns how many are still open afterwards.
 func (k *Kit) Settle() (open int) {
 	k.t.Helper()
 	ctx := context.Background()
@@ -135,26 +189,22 @@ func (k *Kit) Settle() (open int) {
 
 // unknownSurplus fails the test for each slot that was paid more than once without anybody knowing.
 func (k *Kit) unknownSurplus() {
-	type books struct {
-		charges int
-		duties  int
+	attempts, err := k.attempts(attempt.Filter{})
+	if err != nil {
+		k.t.Errorf("paytest: nobody can look for double charges: %v; a store of the test's own is closed in a cleanup that is registered before paytest.New is called", err)
+		return
 	}
-	slots := make(map[attempt.Slot]*books)
-	for a, err := range k.Store.List(context.Background(), attempt.Filter{}) {
-		if err != nil { // the test has closed the store
-			return
-		}
-		b := slots[a.Slot]
-		if b == nil {
-			b = new(books)
-			slots[a.Slot] = b
-		}
-		b.charges += len(k.Bank.Charges(a.Reference))
-		b.duties += len(a.Duties)
+	slots := make(map[attempt.Slot][]attempt.Attempt)
+	for _, a := range attempts {
+		slots[a.Slot] = append(slots[a.Slot], a)
 	}
-	for slot, b := range slots {
-		if b.charges > 1 && b.duties == 0 {
-			k.t.Errorf("paytest: order %s: the provider holds %d charges, and nobody knows", slot, b.charges)
+	for slot, attempts := range slots {
+		charges, duties := len(k.Bank.Charges(references(attempts)...)), 0
+		for _, a := range attempts {
+			duties += len(a.Duties)
+		}
+		if charges > 1 && duties == 0 {
+			k.t.Errorf("paytest: order %s: the provider holds %d charges, and nobody knows", slot, charges)
 		}
 	}
 }

@@ -3,11 +3,15 @@ package paytest_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/attempt/sqlite"
 	"github.com/chargeonce/chargeonce/fakeprovider"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/paytest"
@@ -110,5 +114,87 @@ func TestSurplusThatNobodyKnowsFailsTheTest(t *testing.T) {
 		if told := strings.Contains(strings.Join(tb.said, "\n"), "2 charges"); told == known {
 			t.Errorf("known %t: the test's end said %q", known, tb.said)
 		}
+	}
+}
+
+// A test whose client has another store than the kit's own is no less looked after.
+func TestAStoreOfTheTestsOwnIsTheOneThatIsLookedAt(t *testing.T) {
+	tb := &fakeTB{TB: t}
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "payments.db"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := paytest.New(tb, paytest.Quick, func(c *payclient.Config) { c.Store = store })
+	if p.Store != attempt.Store(store) {
+		t.Errorf("the kit's store is a %T, want the client's", p.Store)
+	}
+	p.Bank.Script("book-twice", fakeprovider.Status(503), fakeprovider.Status(503), fakeprovider.Status(503), fakeprovider.Status(503))
+	if res, err := p.Client.Pay(t.Context(), p.Intent("1001")); err != nil || res.Outcome != payclient.Approved {
+		t.Fatalf("%+v, %v; want an approval", res, err)
+	}
+	if n := len(p.Charges("1001")); n != 2 {
+		t.Errorf("%d charges of order 1001, want the two in the books", n)
+	}
+	p.WantCharges("1001", 1)
+	if res, err := p.Client.Pay(t.Context(), p.Intent("1002")); err != nil || !res.Open() {
+		t.Fatalf("%+v, %v; want an open payment", res, err)
+	}
+	if open := p.Settle(); open != 1 {
+		t.Errorf("%d open after Settle, want 1", open)
+	}
+	tb.end()
+	for _, want := range []string{"holds 2 charges, want 1", "holds 2 charges, and nobody knows"} {
+		if said := strings.Join(tb.said, "\n"); !strings.Contains(said, want) {
+			t.Errorf("the test's end said %q, want %q", said, want)
+		}
+	}
+}
+
+func TestALostStoreIsSeenByTheBooks(t *testing.T) {
+	tb := &fakeTB{TB: t}
+	p := paytest.New(tb, paytest.Quick)
+	for _, c := range []*payclient.Client{p.Client, p.Restart(func(c *payclient.Config) { c.Store = new(attempt.Memory) })} {
+		if res, err := c.Pay(t.Context(), p.Intent("1001")); err != nil || res.Outcome != payclient.Approved {
+			t.Fatalf("%+v, %v; want an approval", res, err)
+		}
+	}
+	tb.end()
+	if len(tb.said) != 1 || !strings.Contains(tb.said[0], "holds 2 charges, and nobody knows") {
+		t.Errorf("the test's end said %q, want that both stores were paid", tb.said)
+	}
+}
+
+// Derived keys survive a lost store: both hold the same reference, and it stands for one charge.
+func TestOneReferenceInTwoStoresCountsOnce(t *testing.T) {
+	derive := func(c *payclient.Config) {
+		c.Store, c.DeriveFrom = new(attempt.Memory), uuid.MustParse("1b4e28ba-2fa1-11d2-883f-0016d3cca427")
+	}
+	p := paytest.New(t, paytest.Quick, derive)
+	for _, c := range []*payclient.Client{p.Client, p.Restart()} {
+		if res, err := c.Pay(t.Context(), p.Intent("1001")); err != nil || res.Outcome != payclient.Approved {
+			t.Fatalf("%+v, %v; want an approval", res, err)
+		}
+	}
+	p.WantCharges("1001", 1)
+}
+
+func TestAStoreClosedTooEarlyFailsTheTest(t *testing.T) {
+	tb := &fakeTB{TB: t}
+	store := new(attempt.Memory)
+	p := paytest.New(tb, func(c *payclient.Config) { c.Store = store })
+	if _, err := p.Client.Pay(t.Context(), p.Intent("1001")); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tb.end()
+	if len(tb.said) != 1 || !strings.Contains(tb.said[0], "nobody can look for double charges") {
+		t.Errorf("the test's end said %q, want that nobody could look", tb.said)
 	}
 }
