@@ -60,6 +60,9 @@ func TestNext_OneClaim(t *testing.T) {
 			} else {
 				x.told(c.outcome, c.moved, c.reason)
 			}
+			if c.status == attempt.StatusPrepared && len(c.sends) > 0 && x.a.Answer != notSent().Answer {
+				t.Errorf("why nothing left is not kept: %+v", x.a.Answer)
+			}
 			if x.a.Sends != len(c.sends) {
 				t.Errorf("%d sends counted, want %d", x.a.Sends, len(c.sends))
 			}
@@ -251,6 +254,7 @@ func TestNext_LatePendingSettles(t *testing.T) {
 	ended().webhook(failed("ch_2")).owes().told(attempt.Declined, attempt.MovedNo, attempt.ReasonDeclined)
 	ended().webhook(succeeded("ch_2", asked)).owes("refund late_money ch_2").
 		told(attempt.UnknownOutcome, attempt.MovedYes, attempt.ReasonRefundOwed)
+	ended().webhook(reversed("ch_2")).owes("review reversed ch_2")
 	ended().webhook(succeeded("ch_2", asked)).webhook(failed("ch_2")).owes("review reversed ch_2").
 		told(attempt.UnknownOutcome, attempt.MovedMaybe, attempt.ReasonReviewOwed)
 }
@@ -325,6 +329,8 @@ func TestNext_AbandonRule(t *testing.T) {
 		want  attempt.Status
 	}{
 		{"all hold", []step{wait(after), none, wait(time.Minute), none}, attempt.StatusAbandoned},
+		{"to the moment", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after - 6*time.Minute), func(x *timeline) { x.time() }}, attempt.StatusAbandoned},
+		{"a moment too early", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after - 6*time.Minute - 1), func(x *timeline) { x.time() }}, attempt.StatusUnknown},
 		{"asked early, judged late", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after), func(x *timeline) { x.time() }}, attempt.StatusAbandoned},
 		{"too early since the last send", []step{wait(5 * time.Minute), none, wait(time.Minute), none}, attempt.StatusUnknown},
 		{"one answer", []step{wait(after), none}, attempt.StatusUnknown},
@@ -469,6 +475,18 @@ func TestAttempt_LooksUpWhatItHolds(t *testing.T) {
 	}
 	if c, ok := a.Charge("ch_2"); ok || c != (attempt.Charge{}) {
 		t.Errorf("charge %+v, %v", c, ok)
+	}
+	act := pending("ch_3")
+	act.NextAction = "https://bank.example/3ds"
+	over := succeeded("ch_4", asked)
+	over.NextAction = "https://bank.example/over"
+	a.Charges = []attempt.Charge{pending("ch_2"), over, act}
+	if got := a.NextAction(); got != act.NextAction {
+		t.Errorf("next action %q", got)
+	}
+	a.Charges = []attempt.Charge{pending("ch_2"), over}
+	if got := a.NextAction(); got != "" {
+		t.Errorf("next action %q", got)
 	}
 	if c := (attempt.Charge{}); c.Amount != (money.Amount{}) || c.Status != attempt.ChargePending {
 		t.Error("the zero charge looks settled")

@@ -101,7 +101,10 @@ func (s *shop) pay(w wants) attempt.Decision {
 		a.Body = []byte("rendered")
 		return w.renderErr
 	}
-	step := &attempt.Step{Slot: st.Slot, ID: w.id, Do: st.Decide}
+	step := st.Step()
+	if step.Slot != st.Slot || step.ID != w.id || step.Fresh != (w.id == "") || step.Outcome {
+		s.t.Fatalf("step %+v", step)
+	}
 	if err := s.store.Apply(context.Background(), step); err != nil {
 		if !errors.Is(err, attempt.ErrNotFound) {
 			s.t.Fatal(err)
@@ -191,6 +194,9 @@ func (s *shop) decided(d attempt.Decision, kind attempt.DecisionKind, about int,
 		stored := s.nth(about)
 		if stored.Status != attempt.StatusSending || stored.Fence != d.Attempt.Fence || stored.Version != d.Attempt.Version {
 			s.t.Fatalf("told to send what the store does not hold as claimed: %+v", stored)
+		}
+		if d.Existing != (stored.Version > 1) {
+			s.t.Fatalf("existing %v at version %d", d.Existing, stored.Version)
 		}
 	} else if !d.Existing && kind != attempt.DecidedStarted && d.Attempt.ID != "" {
 		s.t.Fatal("an attempt that was there before is told as this call's")
@@ -597,6 +603,19 @@ func TestStart_AbandonedIsAskedAgain(t *testing.T) {
 	s.learn(1, attempt.Evidence{Kind: attempt.EvidenceTime, Rule: usualRule})
 	s.is(1, attempt.StatusAbandoned)
 	s.decided(s.pay(wants{}), attempt.DecidedSend, 2, nil)
+
+	// Superseded, and then the provider reports a charge under its reference: something was sent after all.
+	s = open(t)
+	s.pay(wants{startOnly: true})
+	s.pay(wants{source: mastercard, startOnly: true})
+	s.webhook(1, failed("ch_1"))
+	s.decided(s.pay(wants{source: mastercard}), attempt.DecidedAsk, 1, nil)
+
+	// The sender died, and its claim is all that is known.
+	s = open(t)
+	s.pay(wants{})
+	s.abandon(1)
+	s.decided(s.pay(wants{}), attempt.DecidedAsk, 1, nil)
 
 	// Abandoned at another provider: the question cannot be asked from here, so nothing is sent or ended.
 	s = abandoned()

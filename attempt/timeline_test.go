@@ -189,6 +189,10 @@ func TestTimeline_FailedChargeAccounts(t *testing.T) {
 	x.claim()
 	x.webhook(failed("ch_1")).end(1, lost(), charged(failed("ch_1"))).is(attempt.StatusUnknown)
 
+	x = begin(t)
+	x.claim()
+	x.webhook(failed("ch_1")).end(1, lost(), charged(pending("ch_1"))).is(attempt.StatusUnknown) // the answer was overtaken
+
 	// A rejected request has left no charge: the failed one is the lost send's.
 	x = begin(t)
 	x.end(x.claim(), lost(), rejected()).webhook(failed("ch_1")).is(attempt.StatusDeclined)
@@ -268,6 +272,9 @@ func TestTimeline_ReversedIsNotRefunded(t *testing.T) {
 	x.end(x.claim(), refused(true)).webhook(succeeded("ch_1", asked)).owes("refund late_money ch_1")
 	x.webhook(reversed("ch_1")).owes("review reversed ch_1")
 	x.webhook(succeeded("ch_1", asked)).owes("review reversed ch_1") // an older view
+
+	x = begin(t)
+	x.end(x.claim(), lost()).webhook(succeeded("ch_1", lessMoney)).webhook(reversed("ch_1")).owes("review different ch_1", "review reversed ch_1")
 
 	// Nothing of it can be told as paid or as not paid.
 	x = begin(t)
@@ -419,6 +426,13 @@ func TestTimeline_ClaimBringsTheNextCheckForward(t *testing.T) {
 	if !y.a.NextCheckAt.Equal(x.a.NextCheckAt) {
 		t.Error("a claim put the next check off")
 	}
+	// Sent after a first claim that sent nothing: the question comes as late as after any first send.
+	w := begin(t)
+	w.end(w.claim(), notSent()).after(firstCheck - time.Second)
+	w.claim()
+	if want := w.now.Add(firstCheck); !w.a.NextCheckAt.Equal(want) {
+		t.Errorf("next check at %v, want %v", w.a.NextCheckAt, want)
+	}
 	// A question is never planned for the middle of the claim it is to ask about.
 	z := begin(t)
 	z.a = z.a.Grant(z.now, time.Hour, firstCheck)
@@ -438,4 +452,14 @@ func TestTimeline_ReportsOutOfOrder(t *testing.T) {
 	x = begin(t)
 	x.claim()
 	x.webhook(failed("ch_1")).webhook(succeeded("ch_1", asked)).is(attempt.StatusApproved).owes()
+	// The failure that came before is delivered once more: no reversal. The provider, asked, says it failed: one.
+	x.webhook(failed("ch_1")).owes().found(failed("ch_1")).owes("review reversed ch_1")
+
+	// A charge is known since it was first learnt of.
+	x = begin(t)
+	x.claim()
+	x.after(time.Second).webhook(pending("ch_1")).after(time.Second).webhook(succeeded("ch_1", asked))
+	if c, _ := x.a.Charge("ch_1"); !c.SeenAt.Equal(epoch.Add(time.Second)) {
+		t.Errorf("seen at %v", c.SeenAt)
+	}
 }
