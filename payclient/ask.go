@@ -170,7 +170,7 @@ func (q *asking) once(parent context.Context) health {
 		Method: q.request.Method, URL: c.url(q.request.Path, q.request.Query), Host: c.base.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(ctx, rec.watch()))
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.transport.RoundTrip(req) //nolint:bodyclose // readWhole closes it
 	if err == nil {
 		q.response, err = readWhole(resp, maxLookupAnswer)
 	}
