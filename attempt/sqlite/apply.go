@@ -106,12 +106,22 @@ func (s *Store) batch(c *call) {
 		err = s.write.commit()
 	}
 	if err != nil {
-		for _, i := range items {
-			s.runAlone(i, errors.Is(err, errCommit))
+		slices.SortStableFunc(items, func(a, b *item) int { return order(a) - order(b) })
+		for ; len(items) > 0; items = items[1:] {
+			s.runAlone(items[0], errors.Is(err, errCommit))
+			s.queue.done(items[:1])
 		}
 	}
 	finished = true
 	s.queue.done(items)
+}
+
+// order puts outcomes before others.
+func order(i *item) int {
+	if i.outcome() {
+		return 0
+	}
+	return 1
 }
 
 // more takes what has come since the batch began. Where the batch before had more in it, it lets those whom that one has

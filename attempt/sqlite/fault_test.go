@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -195,6 +196,47 @@ func TestC06StepsDecideAnew(t *testing.T) {
 		t.Error("the second was told of an attempt that was never stored")
 	}
 	wantStatus(t, s, second.got.ID, attempt.StatusSending, 1)
+}
+
+// A step that ends its goroutine when its turn comes alone does not make failures of those before it.
+func TestC06EndOfTheGoroutineAfterAFailedBatch(t *testing.T) {
+	s, f := faultyStore(t, testFile(t))
+	f.fault = failCommits(1, false)
+	before, after := starts("1001"), starts("1003")
+	runs := 0
+	exits := &attempt.Step{Slot: starts("1002").Slot, Do: func(attempt.View) ([]attempt.Write, error) {
+		if runs++; runs == 2 {
+			runtime.Goexit()
+		}
+		return nil, nil
+	}}
+	running, let := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = s.Apply(t.Context(), &attempt.Step{Slot: exits.Slot, Do: func(attempt.View) ([]attempt.Write, error) {
+			once.Do(func() { close(running); <-let })
+			return nil, nil
+		}})
+		t.Error("the leader's goroutine goes on")
+	})
+	<-running
+	for n, step := range []*attempt.Step{&before.Step, exits, &after.Step} {
+		wg.Go(func() {
+			err := s.Apply(t.Context(), step)
+			if n == 0 && err != nil {
+				t.Errorf("the step before it: %v", err)
+			}
+			if n != 0 && !errors.Is(err, attempt.ErrUnavailable) {
+				t.Errorf("step %d: %v", n, err)
+			}
+		})
+		queued(s, n+1)
+	}
+	close(let)
+	wg.Wait()
+	wantStatus(t, s, before.got.ID, attempt.StatusSending, 1)
+	start(t, s, "1004")
 }
 
 // After a batch that failed, an outcome waits for another process's lock as long as its caller does; a start does not.

@@ -234,6 +234,27 @@ func TestInTxEndsWithItsContext(t *testing.T) {
 // 200 transactions whose contexts end at any moment: each is there in full or not at all, and its error tells which.
 func TestInTxCancelledAtAnyMoment(t *testing.T) {
 	s := shop(t, testFile(t))
+	stop, beside := make(chan struct{}), make(chan error, 1)
+	go func() { // somebody always wants the writer next
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				beside <- nil
+				return
+			default:
+			}
+			if err := s.Apply(t.Context(), &starts(fmt.Sprint("beside ", n)).Step); err != nil {
+				beside <- err
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		if err := <-beside; err != nil {
+			t.Errorf("a step beside: %v", err)
+		}
+	}()
 	var wg sync.WaitGroup
 	for i := range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -241,7 +262,11 @@ func TestInTxCancelledAtAnyMoment(t *testing.T) {
 		started := make(chan struct{})
 		wg.Go(func() {
 			err := s.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-				close(started)
+				if i%2 == 0 {
+					close(started)
+					return place(s, order)(ctx, tx)
+				}
+				defer close(started) // just before the commit
 				return place(s, order)(ctx, tx)
 			})
 			if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, sql.ErrTxDone) {

@@ -336,7 +336,10 @@ func decodeEvent(id string, row []driver.Value) (attempt.Event, error) {
 	v := attempt.Event{AttemptID: id, Version: d.count("version"), What: attempt.What(d.text("what"))}
 	v.From, v.To = d.status("from_status"), d.status("to_status")
 	v.At, v.Who = d.time("at"), d.text("who")
-	v.Evidence = d.evidence("evidence", v.At)
+	d.json("evidence", &v.Evidence)
+	if v.Evidence != nil {
+		v.Evidence.At = v.At
+	}
 	d.json("duties", &v.Duties)
 	if d.err != nil {
 		return attempt.Event{}, damaged(id, fmt.Errorf("event %d: %w", v.Version, d.err))
@@ -346,33 +349,4 @@ func decodeEvent(id string, row []driver.Value) (attempt.Event, error) {
 
 func damaged(id string, err error) error {
 	return fmt.Errorf("attempt %s is damaged: %w", id, err)
-}
-
-func (d *decoder) evidence(column string, at time.Time) *attempt.Evidence {
-	var stored *struct {
-		attempt.Evidence
-		Lookup lookupAnswer `json:"lookup"`
-	}
-	d.json(column, &stored)
-	if stored == nil {
-		return nil
-	}
-	e := stored.Evidence
-	e.Lookup, e.At = attempt.LookupAnswer(stored.Lookup), at
-	return &e
-}
-
-// lookupAnswer reads what attempt.LookupAnswer writes.
-type lookupAnswer attempt.LookupAnswer
-
-func (l *lookupAnswer) UnmarshalText(text []byte) error {
-	for _, known := range []attempt.LookupAnswer{
-		attempt.LookupUnreadable, attempt.LookupFound, attempt.LookupNone, attempt.LookupNotAsked,
-	} {
-		if known.String() == string(text) {
-			*l = lookupAnswer(known)
-			return nil
-		}
-	}
-	return fmt.Errorf("lookup answer %q is not known", text)
 }

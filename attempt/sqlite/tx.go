@@ -39,8 +39,10 @@ func (s *Store) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx
 	rolledBack := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(rolledBack)
-		_ = tx.Rollback() // fails only where the transaction has ended
-		release()
+		// Where the transaction has ended, or is being committed at this moment, InTx is about to return.
+		if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+			release()
+		}
 	})
 	defer func() {
 		if !stop() {
