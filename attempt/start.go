@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,12 +38,19 @@ type Start struct {
 
 	Decision Decision
 
-	room [1]Write // of the last run, where one write is all
-	step Step
+	room  [1]Write // of the last run, where one write is all
+	step  Step
+	asked []string // ids of the attempts asked about so far, where Step is what asks for each decision
 }
 
-// Step returns the step to apply; its Do is Decide. A call decides anew each time it is applied.
+// Step returns the step to apply; its Do is Decide. A call decides anew each time it is applied; with Asked set, the
+// attempts of the decision before count as those that were asked about.
 func (s *Start) Step() *Step {
+	if s.Decision.Kind == DecidedAsk {
+		for _, a := range s.Decision.Ask {
+			s.asked = append(s.asked, a.ID)
+		}
+	}
 	s.step = Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
 	return &s.step
 }
@@ -256,11 +264,20 @@ func (s *Start) confirm(v View, next Attempt) (decided bool) {
 			return true
 		}
 	}
-	if len(ask) == 0 || !s.mayAsk() {
+	if len(ask) == 0 || s.CannotAsk || s.Asked && s.askedAbout(ask) {
 		return false
 	}
 	_, _ = s.ask(ask)
 	return true
+}
+
+// askedAbout tells whether the questions before this decision were about all these attempts. They were not if the one asked
+// about has turned out never to have been sent, and so does not stand between an abandonment and the next send any more.
+func (s *Start) askedAbout(attempts []Attempt) bool {
+	if s.asked == nil {
+		return true
+	}
+	return !slices.ContainsFunc(attempts, func(a Attempt) bool { return !slices.Contains(s.asked, a.ID) })
 }
 
 // takeUp claims a stored attempt for the caller, or leaves it as it is where the call only starts.

@@ -59,8 +59,28 @@ type wants struct {
 	renderErr error
 }
 
-// pay decides once, as a client's call does.
+// pay decides once, as a client's call does at first.
 func (s *shop) pay(w wants) attempt.Decision {
+	s.t.Helper()
+	return s.decide(s.call(w))
+}
+
+func (s *shop) decide(call *attempt.Start) attempt.Decision {
+	s.t.Helper()
+	step := call.Step()
+	if step.Slot != call.Slot || step.ID != call.ID || step.Fresh != (call.ID == "") || step.Outcome {
+		s.t.Fatalf("step %+v", step)
+	}
+	if err := s.store.Apply(context.Background(), step); err != nil {
+		if !errors.Is(err, attempt.ErrNotFound) {
+			s.t.Fatal(err)
+		}
+		return attempt.Decision{Kind: attempt.DecidedRefuse, Err: err}
+	}
+	return call.Decision
+}
+
+func (s *shop) call(w wants) *attempt.Start {
 	s.t.Helper()
 	if w.amount == 0 {
 		w.amount = asked.Minor()
@@ -101,17 +121,7 @@ func (s *shop) pay(w wants) attempt.Decision {
 		a.Body = []byte("rendered")
 		return w.renderErr
 	}
-	step := st.Step()
-	if step.Slot != st.Slot || step.ID != w.id || step.Fresh != (w.id == "") || step.Outcome {
-		s.t.Fatalf("step %+v", step)
-	}
-	if err := s.store.Apply(context.Background(), step); err != nil {
-		if !errors.Is(err, attempt.ErrNotFound) {
-			s.t.Fatal(err)
-		}
-		return attempt.Decision{Kind: attempt.DecidedRefuse, Err: err}
-	}
-	return st.Decision
+	return st
 }
 
 func (s *shop) attempts() []attempt.Attempt {
@@ -616,6 +626,19 @@ func TestStart_AbandonedIsAskedAgain(t *testing.T) {
 	s.pay(wants{})
 	s.abandon(1)
 	s.decided(s.pay(wants{}), attempt.DecidedAsk, 1, nil)
+
+	// While one attempt is asked about, a late record shows that nothing of it had left: the abandoned one before it has
+	// not been asked about by this call.
+	s = abandoned()
+	s.decided(s.pay(wants{startOnly: true}), attempt.DecidedStarted, 2, nil)
+	s.decided(s.pay(wants{asked: true}), attempt.DecidedSend, 2, nil)
+	s.now = s.now.Add(time.Minute)
+	call := s.call(wants{source: mastercard})
+	s.decided(s.decide(call), attempt.DecidedAsk, 2, nil)
+	s.end(2, notSent())
+	call.Asked = true
+	s.decided(s.decide(call), attempt.DecidedAsk, 1, nil)
+	s.decided(s.decide(call), attempt.DecidedSend, 3, nil)
 
 	// Abandoned at another provider: the question cannot be asked from here, so nothing is sent or ended.
 	s = abandoned()
