@@ -165,12 +165,12 @@ func (c *Client) start(intent attempt.Intent, claim time.Duration) *starting {
 	if s == nil {
 		s = new(starting)
 	}
-	s.Start = attempt.Start{
-		Slot: intent.Slot(), Intent: intent,
-		Provider: c.caps.Name, ProviderAccount: c.cfg.ProviderAccount, Environment: c.cfg.Environment,
-		Digester: c.digester, Resend: c.resend, CannotAsk: !c.caps.Lookup.ByReference,
-		Claim: claim, SendSpan: c.cfg.SendTimeout, FirstCheck: c.cfg.MinAge, PreparedAfter: c.cfg.PreparedAfter, Who: c.cfg.Who,
-	}
+	// Set one by one: the room is clear, and a whole struct would be built beside it and copied.
+	s.Slot, s.Intent = intent.Slot(), intent
+	s.Provider, s.ProviderAccount, s.Environment = c.caps.Name, c.cfg.ProviderAccount, c.cfg.Environment
+	s.Digester, s.Resend, s.CannotAsk = c.digester, c.resend, !c.caps.Lookup.ByReference
+	s.Claim, s.SendSpan, s.FirstCheck, s.PreparedAfter = claim, c.cfg.SendTimeout, c.cfg.MinAge, c.cfg.PreparedAfter
+	s.Who = c.cfg.Who
 	s.New = func(ordinal int) (attempt.Attempt, error) { return c.newAttempt(s, ordinal) }
 	s.Render = func(a *attempt.Attempt) error { return c.render(a, s) }
 	return s
@@ -346,11 +346,9 @@ func (c *Client) refused(d attempt.Decision) (Result, error) {
 func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Result, error) {
 	a, source := &start.Decision.Attempt, start.Intent.Source
 	s := &start.sending
-	*s = sending{
-		client: c, ctx: ctx, a: a, source: source, clean: cleaner{source: source}, claimed: start.Decision.Now, began: began,
-		callUntil: began.Add(c.cfg.CallTimeout), claimUntil: began.Add(c.claimFor()),
-		key: c.headerKey(a.Key),
-	}
+	s.client, s.ctx, s.a, s.source, s.clean.source = c, ctx, a, source, source
+	s.claimed, s.began, s.key = start.Decision.Now, began, c.headerKey(a.Key)
+	s.callUntil, s.claimUntil = began.Add(c.cfg.CallTimeout), began.Add(c.claimFor())
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.callUntil) {
 		s.callUntil = deadline
 	}

@@ -13,10 +13,9 @@ import (
 // recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
 // store's clock; with an error the attempt as it will be once the write, which goes on, succeeds.
 func (c *Client) recordSends(s *sending, rec *attempt.Record) (attempt.Attempt, time.Time, error) {
-	*rec = attempt.Record{ID: s.a.ID, Who: c.cfg.Who, Evidence: attempt.Evidence{
-		Kind: attempt.EvidenceSends, Fence: s.a.Fence, Sends: s.log, KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
-	}}
-	// A claim that is over is no reason not to store what came of it: whoever was frozen still has a moment for that.
+	rec.ID, rec.Who = s.a.ID, c.cfg.Who
+	rec.Evidence.Kind, rec.Evidence.Fence, rec.Evidence.Sends = attempt.EvidenceSends, s.a.Fence, s.log
+	rec.Evidence.KeepsAnswers = c.caps.Key.KeepsEveryAnswer
 	err := c.record(s.ctx, rec, s.a, latest(s.claimUntil, time.Now().Add(time.Second)))
 	if err == nil {
 		return rec.Attempt, rec.Now, nil
