@@ -24,7 +24,6 @@ type model struct {
 	refusal struct{ bySend, keptBySend, rejected, keptCharge bool }
 	nones   []time.Time
 	owed    map[string]bool // charge ids about which a duty must have been opened
-	blank   bool            // a charge without amount or final state came after an end
 }
 
 type endOfClaim struct {
