@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -196,6 +197,38 @@ func TestC06StepsDecideAnew(t *testing.T) {
 		t.Error("the second was told of an attempt that was never stored")
 	}
 	wantStatus(t, s, second.got.ID, attempt.StatusSending, 1)
+}
+
+// The steps of a failed batch go alone, outcomes first.
+func TestC06OutcomesGoAloneFirst(t *testing.T) {
+	s, f := faultyStore(t, testFile(t))
+	f.fault = failCommits(1, false)
+	running, let := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var ran []string // on the leader's goroutine
+	note := func(name string, outcome bool) *attempt.Step {
+		begins := starts(name)
+		return &attempt.Step{Slot: begins.Slot, Outcome: outcome, Do: func(v attempt.View) ([]attempt.Write, error) {
+			ran = append(ran, name)
+			once.Do(func() { close(running); <-let })
+			return begins.Do(v)
+		}}
+	}
+	var wg sync.WaitGroup
+	apply := func(step *attempt.Step) {
+		if err := s.Apply(t.Context(), step); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Go(func() { apply(note("start", false)) })
+	<-running
+	wg.Go(func() { apply(note("outcome", true)) })
+	queued(s, 1)
+	close(let)
+	wg.Wait()
+	if want := []string{"start", "outcome", "outcome", "start"}; !slices.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
 }
 
 // A step that ends its goroutine when its turn comes alone does not make failures of those before it.
