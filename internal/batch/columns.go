@@ -33,35 +33,78 @@ func columnOf(name string) int { return slices.Index(columnNames[:], name) }
 const maxColumns = 50
 
 // readHeader says which column each field of a row belongs to.
-func readHeader(fields []string) (columns []int, problems []string) {
-	if len(fields) > maxColumns {
-		return nil, []string{fmt.Sprintf("header: %d columns, want %s", len(fields), wantColumns())}
+func readHeader(names []string) (columns []int, problems []string) {
+	fail := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if len(names) > maxColumns {
+		fail("%d columns", len(names))
+	} else if separator, ok := otherSeparator(names); ok {
+		fail("the columns are separated by %s, want ','", separator)
+	} else if !slices.ContainsFunc(names, func(name string) bool { return meant(name) >= 0 }) {
+		// Its fields are not repeated: they may be a payment's, its source among them.
+		fail("none of the columns is known: does the file begin without a header line?")
+	} else {
+		columns = matchColumns(names, fail)
 	}
-	if separator, ok := otherSeparator(fields); ok {
-		return nil, []string{fmt.Sprintf("header: the columns are separated by %s, want ','", separator)}
+	if len(problems) > 0 {
+		fail("want %s", wantColumns())
+		problems[0] = "header: " + problems[0]
 	}
+	return columns, problems
+}
+
+// matchColumns finds the column that each name stands for, and reports all that is wrong with the names.
+func matchColumns(names []string, fail func(format string, args ...any)) (columns []int) {
 	seen := make(map[int]int)
-	for i, name := range fields {
-		c := columnOf(name)
-		columns = append(columns, c)
-		if c < 0 {
-			problems = append(problems, fmt.Sprintf("header: unknown column %s%s", quote(name), meant(name)))
+	var unknown, upper, spaced, missing []string
+	for i, name := range names {
+		columns = append(columns, columnOf(name))
+		c, plain := meant(name), strings.TrimSpace(name)
+		switch {
+		case plain == "" && i == len(names)-1:
+			fail("the last column has no name: a comma at the end of the line?")
+			continue
+		case plain == "":
+			fail("column %d has no name", i+1)
+			continue
+		case c < 0:
+			unknown = append(unknown, quote(name))
 			continue
 		}
 		if first, twice := seen[c]; twice {
-			problems = append(problems, fmt.Sprintf("header: column %q twice, as %d and %d", name, first+1, i+1))
+			fail("column %q twice, as %d and %d", columnNames[c], first+1, i+1)
+		} else {
+			seen[c] = i
 		}
-		seen[c] = i
+		if plain != columnNames[c] {
+			upper = append(upper, quote(plain))
+		}
+		if plain != name {
+			spaced = append(spaced, quote(name))
+		}
 	}
-	for c := range columnCount {
+	for c, name := range columnNames {
 		if _, ok := seen[c]; !ok && required(c) {
-			problems = append(problems, fmt.Sprintf("header: column %q is missing", columnNames[c]))
+			missing = append(missing, quote(name))
 		}
 	}
-	if len(problems) > 0 {
-		problems = append(problems, "want "+wantColumns())
+	for _, p := range []struct {
+		one, several string
+		names        []string
+	}{
+		{"columns are written in lower case, not %s", "columns are written in lower case, not %s", upper},
+		{"a space before or behind the name of column %s", "spaces before or behind the names of columns %s", spaced},
+		{"unknown column %s", "unknown columns %s", unknown},
+		{"column %s is missing", "columns %s are missing", missing},
+	} {
+		switch len(p.names) {
+		case 0:
+		case 1:
+			fail(p.one, p.names[0])
+		default:
+			fail(p.several, strings.Join(p.names, ", "))
+		}
 	}
-	return columns, problems
+	return columns
 }
 
 func wantColumns() string {
@@ -91,10 +134,12 @@ func otherSeparator(fields []string) (string, bool) {
 	return "", false
 }
 
-// meant names the column that a misspelt one may stand for.
-func meant(name string) string {
-	plain := strings.ToLower(strings.TrimSpace(name))
-	if c := columnOf(plain); c >= 0 {
+// meant returns the column that a name, in other case or with spaces, stands for, -1 if there is none.
+func meant(name string) int { return columnOf(strings.ToLower(strings.TrimSpace(name))) }
+
+// didYouMean names that column.
+func didYouMean(name string) string {
+	if c := meant(name); c >= 0 {
 		return fmt.Sprintf(", did you mean %q", columnNames[c])
 	}
 	return ""

@@ -20,14 +20,13 @@ func (r *Reader) csvHeader() error {
 		return fmt.Errorf("read line 1: %w", err)
 	}
 	problems := raw.problems
-	for i := range problems {
-		problems[i] = "header: " + problems[i]
-	}
 	if slices.ContainsFunc(raw.fields, func(name string) bool { return strings.ContainsRune(name, '\r') }) {
-		problems = append(problems, "header: the lines end with CR alone, want LF or CR LF")
+		problems = append(problems, "the lines end with CR alone, want LF or CR LF")
 	}
 	if len(problems) == 0 {
 		r.columns, problems = readHeader(raw.fields)
+	} else {
+		problems[0] = "header: " + problems[0]
 	}
 	if len(problems) > 0 {
 		return &FileError{Line: raw.line, Problems: problems}

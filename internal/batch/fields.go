@@ -28,9 +28,16 @@ func (f *fields) parse(i *attempt.Intent) []Problem {
 	i.Description = f.value[colDescription]
 	i.Source = attempt.Token(f.value[colSource])
 
-	invalid(colOrder, attempt.Slot{Order: i.Order}.Validate())
-	invalid(colAccount, attempt.Slot{Order: "x", Account: i.Account}.Validate())
-	invalid(colPurpose, attempt.Slot{Order: "x", Purpose: i.Purpose}.Validate())
+	// noCard checks a text that is stored, sent and shown: a card number in it would be, too.
+	noCard := func(column int, err error) {
+		if HoldsCard(f.value[column]) {
+			err = errors.New("holds what looks like a card number, which would be stored and shown")
+		}
+		invalid(column, err)
+	}
+	noCard(colOrder, attempt.Slot{Order: i.Order}.Validate())
+	noCard(colAccount, attempt.Slot{Order: "x", Account: i.Account}.Validate())
+	noCard(colPurpose, attempt.Slot{Order: "x", Purpose: i.Purpose}.Validate())
 
 	switch amount, err := money.RestoreDecimal(f.value[colAmount], f.value[colCurrency]); {
 	case f.value[colAmount] == "" || f.value[colCurrency] == "":
@@ -54,7 +61,7 @@ func (f *fields) parse(i *attempt.Intent) []Problem {
 	} else {
 		invalid(colSource, i.Source.Validate())
 	}
-	invalid(colDescription, validDescription(i.Description))
+	noCard(colDescription, validDescription(i.Description))
 	return problems
 }
 

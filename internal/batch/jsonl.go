@@ -95,7 +95,7 @@ func (f *fields) readObject(text []byte) {
 func (f *fields) readMember(name string, value jsontext.Value) {
 	c := columnOf(name)
 	if c < 0 {
-		f.fail("", "unknown field "+quote(name)+meant(name))
+		f.fail("", "unknown field "+quote(name)+didYouMean(name))
 		return
 	}
 	f.given[c] = true

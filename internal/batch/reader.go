@@ -90,11 +90,14 @@ func (r *Reader) Next() (Row, error) {
 	slot := attempt.Slot{Account: f.value[colAccount], Order: f.value[colOrder], Purpose: f.value[colPurpose]}.WithDefaults()
 	// An order that comes twice is not paid a second time, whatever its rows say: only a person knows which one is meant.
 	if slot.Validate() == nil {
-		if before := r.seen.add(slot, f.line); before != 0 {
-			if len(problems) == 0 {
-				why = Duplicate
-			}
-			problems = append(problems, Problem{Field: columnNames[colOrder], Reason: fmt.Sprintf("the same as on line %d", before)})
+		intent := &row.Intent
+		if len(problems) > 0 {
+			intent = nil
+		}
+		if before, now := r.seen.add(slot, f.line, intent); before.line != 0 {
+			var twice Problem
+			why, twice = cameBefore(before, now)
+			problems = append(problems, twice)
 		}
 	}
 	if len(problems) > 0 {
@@ -103,6 +106,21 @@ func (r *Reader) Next() (Row, error) {
 		return Row{}, &RowError{Line: f.line, LastLine: f.lastLine, Why: why, Slot: slot, Problems: problems}
 	}
 	return row, nil
+}
+
+// cameBefore says what is to be said of a row whose order an earlier one has named.
+func cameBefore(before, now seenSlot) (why string, p Problem) {
+	switch {
+	case now.amount == 0:
+		return Malformed, Problem{Field: columnNames[colOrder], Reason: fmt.Sprintf("the same as on line %d", before.line)}
+	case before.amount == 0:
+		return Duplicate, Problem{Reason: fmt.Sprintf("duplicate of line %d, which is malformed", before.line)}
+	case before.amount != now.amount:
+		return Conflict, Problem{Reason: fmt.Sprintf("conflict: line %d has another amount", before.line)}
+	case before.source != now.source:
+		return Conflict, Problem{Reason: fmt.Sprintf("conflict: line %d has another source", before.line)}
+	}
+	return Duplicate, Problem{Reason: fmt.Sprintf("duplicate of line %d", before.line)}
 }
 
 // fields is one row as it stands in the file.

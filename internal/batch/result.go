@@ -25,7 +25,7 @@ const (
 
 // Reasons of a row besides those of package attempt, [Malformed] and [Duplicate].
 const (
-	Conflict         = "conflict"          // another payment of the order, with another amount or source, is not settled
+	Conflict         = "conflict"          // another payment of the order, with another amount or source, is not settled, or stands in the file
 	AlreadyPaid      = "already_paid"      // the order was paid with another amount or source
 	InvalidIntent    = "invalid_intent"    // cannot be a new payment: a withdrawn currency, for instance
 	StoreUnavailable = "store_unavailable" // nobody knows how the payment stands

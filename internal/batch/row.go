@@ -26,10 +26,11 @@ func (p Problem) String() string {
 	return p.Field + ": " + p.Reason
 }
 
-// Why a row was refused.
+// Why a row was refused as it stands in the file; and [Conflict], where the file has named the same slot before with another
+// amount or source.
 const (
 	Malformed = "malformed" // a field is missing or cannot be what it stands for
-	Duplicate = "duplicate" // the file has named the same slot before
+	Duplicate = "duplicate" // the file has named the same slot before, to be paid in the same way
 )
 
 // RowError says that a row was refused. Nothing of it may be sent; the rows behind it can be read.
