@@ -292,7 +292,7 @@ func BenchmarkPayments(b *testing.B) {
 	}
 	b.Run("callers=1", func(b *testing.B) {
 		h := newHandWritten(b)
-		race(b, 1, 50, store(b), rival{"hand", func(o string) error { return h.pay(o, h.each) }})
+		race(b, 1, 100, store(b), rival{"hand", func(o string) error { return h.pay(o, h.each) }})
 	})
 	b.Run("callers=64", func(b *testing.B) {
 		h, g := newHandWritten(b), newHandWritten(b)
