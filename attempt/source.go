@@ -90,12 +90,19 @@ func looksLikeCard(text string) bool {
 	return digits >= 13 && digits <= 19 && sum%10 == 0 && first >= '2' && first <= '6'
 }
 
-// holdsCard tells whether a text holds what looks like a card number among other words.
+// holdsCard tells whether a text holds what looks like a card number among other words: digits in one group, or in groups
+// with a space or a hyphen between them.
 func holdsCard(text string) bool {
 	notNumber := func(r rune) bool { return (r < '0' || r > '9') && r != ' ' && r != '-' }
-	for part := range strings.FieldsFuncSeq(text, notNumber) {
-		if looksLikeCard(strings.Trim(part, " -")) {
-			return true
+	for run := range strings.FieldsFuncSeq(text, notNumber) {
+		groups := strings.FieldsFunc(run, func(r rune) bool { return r == ' ' || r == '-' })
+		for first := range groups {
+			number := ""
+			for _, group := range groups[first:] {
+				if number += group; looksLikeCard(number) {
+					return true
+				}
+			}
 		}
 	}
 	return false

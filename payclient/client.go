@@ -52,6 +52,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg, caps: cfg.Provider.Capabilities(), transport: cfg.Transport, retries: max(cfg.Retries, 0)}
 	c.base, _ = parseBaseURL(cfg.BaseURL)                  // validated
 	c.digester, _ = attempt.NewDigester(cfg.DigestKeys...) // validated
+	c.cfg.DigestKeys = nil                                 // whoever prints a client prints no key
 	c.basePath = strings.TrimSuffix(c.base.Path, "/")
 	c.resend = attempt.Resend{
 		KeepsEveryAnswer: c.caps.Key.KeepsEveryAnswer, Retention: c.caps.Key.Retention, Margin: cfg.RetentionMargin,
