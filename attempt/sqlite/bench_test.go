@@ -152,7 +152,7 @@ func (h *handWritten) pay(order string, part func(func(*sql.Tx) error) error) er
 	}
 	now := time.Now().UnixMicro()
 	err = part(func(tx *sql.Tx) error {
-		res, err := tx.Stmt(h.start[0]).Exec(order, "", "charge", a.ID)
+		res, err := tx.Stmt(h.start[0]).Exec(order, "", "charge", a.ID) //nolint:sqlclosecheck // the transaction closes it
 		if err != nil {
 			return err
 		}
@@ -160,10 +160,10 @@ func (h *handWritten) pay(order string, part func(func(*sql.Tx) error) error) er
 		if err != nil {
 			return err
 		}
-		_, err1 := tx.Stmt(h.start[1]).Exec(a.ID, slot, 1, a.Key, a.Reference, a.Amount.Minor(), "TRY", 2,
+		_, err1 := tx.Stmt(h.start[1]).Exec(a.ID, slot, 1, a.Key, a.Reference, a.Amount.Minor(), "TRY", 2, //nolint:sqlclosecheck // the transaction closes it
 			"", a.Source.Sum, "", a.Provider, "", a.Environment, now, a.Body, a.BodyDigest, "sending",
 			"in_flight", 1, now, 1, h.claims, now, now+120_000_000)
-		_, err2 := tx.Stmt(h.start[2]).Exec(a.ID, 1, "started_claimed", "prepared", "sending", now, "host-1")
+		_, err2 := tx.Stmt(h.start[2]).Exec(a.ID, 1, "started_claimed", "prepared", "sending", now, "host-1") //nolint:sqlclosecheck // the transaction closes it
 		return errors.Join(err1, err2)
 	})
 	if err != nil {
@@ -171,8 +171,8 @@ func (h *handWritten) pay(order string, part func(func(*sql.Tx) error) error) er
 	}
 	now = time.Now().UnixMicro()
 	return part(func(tx *sql.Tx) error {
-		_, err1 := tx.Stmt(h.end[0]).Exec("approved", "", now, now, h.answer, h.charges, "ch_"+a.ID, a.ID)
-		_, err2 := tx.Stmt(h.end[1]).Exec(a.ID, 2, "learnt", "sending", "approved", now, "host-1", h.evidence)
+		_, err1 := tx.Stmt(h.end[0]).Exec("approved", "", now, now, h.answer, h.charges, "ch_"+a.ID, a.ID) //nolint:sqlclosecheck // the transaction closes it
+		_, err2 := tx.Stmt(h.end[1]).Exec(a.ID, 2, "learnt", "sending", "approved", now, "host-1", h.evidence) //nolint:sqlclosecheck // the transaction closes it
 		return errors.Join(err1, err2)
 	})
 }

@@ -18,7 +18,7 @@ func ExampleStore_InTx() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	ctx := context.Background()
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "shop.db"), sqlite.Options{})
 	if err != nil {

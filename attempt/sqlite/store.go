@@ -104,7 +104,7 @@ func (s *Store) setUp(ctx context.Context) error {
 		return err
 	}
 	for _, read := range []statement{stmtSlotByName, stmtAttempts, stmtAttempt, stmtEvents} {
-		if s.prepared[read], err = s.reads.PrepareContext(ctx, statements[read]); err != nil {
+		if s.prepared[read], err = s.reads.PrepareContext(ctx, statements[read]); err != nil { //nolint:sqlclosecheck // Close closes the pool
 			return err
 		}
 	}
