@@ -171,7 +171,7 @@ func (h *handWritten) pay(order string, part func(func(*sql.Tx) error) error) er
 	}
 	now = time.Now().UnixMicro()
 	return part(func(tx *sql.Tx) error {
-		_, err1 := tx.Stmt(h.end[0]).Exec("approved", "", now, now, h.answer, h.charges, "ch_"+a.ID, a.ID) //nolint:sqlclosecheck // the transaction closes it
+		_, err1 := tx.Stmt(h.end[0]).Exec("approved", "", now, now, h.answer, h.charges, "ch_"+a.ID, a.ID)     //nolint:sqlclosecheck // the transaction closes it
 		_, err2 := tx.Stmt(h.end[1]).Exec(a.ID, 2, "learnt", "sending", "approved", now, "host-1", h.evidence) //nolint:sqlclosecheck // the transaction closes it
 		return errors.Join(err1, err2)
 	})
