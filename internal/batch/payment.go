@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -19,23 +20,25 @@ type payment struct {
 	sent         bool          // some call of this run has sent
 	judged       chan struct{} // closed once the run has learnt from the row
 	learnt       bool
+	stands       atomic.Int32 // a standing
 }
+
+func (p *payment) waitsFor(s standing) { p.stands.Store(int32(s)) }
 
 // pay pays the row: it waits out the claim of another run, and the breaker, and asks about what is unknown.
 func (p *payment) pay() Result {
-	intent := p.row.Intent
-	if p.run.RetryDeclined {
-		again, err := p.declinedBefore()
-		if err != nil {
-			return p.result(payclient.Result{}, err)
-		}
-		intent.Again = again
-	}
 	claimEnds := time.Now().Add(p.run.Claim + claimMargin)
 	breakerEnds := time.Now().Add(breakerPatience * p.run.BreakerWait)
 	tripped := false
 	for {
+		intent := p.row.Intent
+		known, done, err := p.before(&intent)
+		if done || err != nil {
+			return p.result(known, err)
+		}
+		p.waitsFor(waitsForAnswer)
 		paid, err := p.run.Client.Pay(p.calls, intent)
+		p.waitsFor(waitsForNothing)
 		p.sent = p.sent || err == nil && !paid.Existing
 		switch {
 		case p.inFlight(paid, err):
@@ -65,6 +68,40 @@ func (p *payment) pay() Result {
 	}
 }
 
+// before looks at how the row stands before it is paid. done: it was refused by the provider as malformed, and it is still
+// the same; nothing says that the provider would think otherwise now, and only a person does (RetryDeclined).
+//
+// Where such a row is to be started anew, or one that was declined, that is for what stood so when the run began: what a run
+// beside this one has learnt since is news to whoever began this one.
+func (p *payment) before(intent *attempt.Intent) (known payclient.Result, done bool, err error) {
+	view, err := p.run.Store.Slot(p.calls, intent.Slot())
+	if err != nil || len(view.Attempts) == 0 {
+		return known, false, err
+	}
+	newest := view.Attempts[len(view.Attempts)-1]
+	retry := p.run.RetryDeclined && newest.UpdatedAt.Before(p.run.began)
+	switch newest.Status {
+	case attempt.StatusDeclined:
+		if retry {
+			intent.Again = newest.ID
+		}
+	case attempt.StatusRejected:
+		if retry || !p.same(newest) || newest.Description != intent.Description || misconfigured(newest.Answer.StatusCode) != nil {
+			return known, false, nil
+		}
+		known, err = p.run.Client.Status(p.calls, intent.Slot())
+		return known, err == nil && known.AttemptID == newest.ID, err
+	}
+	return known, false, nil
+}
+
+// same tells whether an attempt is the row's own payment, at the place where the run pays. A source that cannot be compared
+// any more is taken for the same, as the client does.
+func (p *payment) same(a attempt.Attempt) bool {
+	same, known := p.run.Digester.Same(a.Source, p.row.Intent.Source)
+	return (same || !known) && a.Amount == p.row.Intent.Amount && PlaceOf(a) == p.run.Place
+}
+
 const (
 	// claimMargin is added to a claim's time, for what it takes to notice its end.
 	claimMargin = time.Second
@@ -75,9 +112,7 @@ const (
 func (p *payment) result(paid payclient.Result, err error) Result {
 	r := resultOf(p.row, paid, err)
 	r.Existing = r.Existing && !p.sent
-	if err != nil {
-		r.Existing = false
-	}
+	r.KnownBefore = r.Payment != nil && r.Outcome != Refused && r.Payment.Attempt.CreatedAt.Before(p.run.began)
 	return r
 }
 
@@ -102,6 +137,7 @@ func reasonOf(err error) attempt.Reason {
 // waitForClaim waits until nobody holds a claim in the slot any more, as whoever held it has ended or died; false: not by
 // then, or the run is told to end.
 func (p *payment) waitForClaim(until time.Time) bool {
+	began, told := time.Now(), false
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if !time.Now().Add(wait).Before(until) || !p.rest(wait) {
 			return false
@@ -110,8 +146,18 @@ func (p *payment) waitForClaim(until time.Time) bool {
 		if err != nil {
 			return false
 		}
-		if live, ok := view.Live(); !ok || live.ClaimedUntil(view.Now).IsZero() {
+		live, ok := view.Live()
+		ends := live.ClaimedUntil(view.Now)
+		if !ok || ends.IsZero() {
 			return true
+		}
+		if !told && time.Since(began) >= quiet {
+			told = true
+			kind := WaitBeside
+			if live.UpdatedAt.Before(p.run.began) {
+				kind = WaitClaim
+			}
+			p.run.tell(Wait{Kind: kind, Line: p.row.Line, Slot: p.row.Intent.Slot(), For: ends.Sub(view.Now)})
 		}
 	}
 }
@@ -128,6 +174,7 @@ func (p *payment) judge(result Result) {
 // settle asks about a payment that is unknown, for a while, before that is reported.
 func (p *payment) settle(paid payclient.Result) Result {
 	p.judge(p.result(paid, nil))
+	p.waitsFor(waitsToSettle)
 	until := time.Now().Add(p.run.SettleFor)
 	for wait := 200 * time.Millisecond; p.mayAsk(paid); wait = min(2*wait, 5*time.Second) {
 		wait = min(wait, time.Until(until))
@@ -149,29 +196,19 @@ func (p *payment) mayAsk(paid payclient.Result) bool {
 		paid.Reason != attempt.ReasonRefundOwed && p.run.stop.Load() == nil
 }
 
-// declinedBefore returns the id of the slot's newest attempt if it was declined before the run began. One that is declined
-// later, by a run beside this one, is news to whoever began this run, and is not started anew.
-func (p *payment) declinedBefore() (string, error) {
-	view, err := p.run.Store.Slot(p.calls, p.row.Intent.Slot())
-	if err != nil || len(view.Attempts) == 0 {
-		return "", err
-	}
-	newest := view.Attempts[len(view.Attempts)-1]
-	if newest.Status == attempt.StatusDeclined && newest.UpdatedAt.Before(p.run.began) {
-		return newest.ID, nil
-	}
-	return "", nil
-}
-
-// fromStore tells of a row whose turn did not come by what is known of its slot: what an earlier run has paid is paid.
+// fromStore tells of a row whose turn did not come by what is known of its slot: what an earlier run has paid is paid, and
+// what is open is open.
 func (p *payment) fromStore(stop *Stop) Result {
 	known, err := p.run.Client.Status(p.calls, p.row.Intent.Slot())
 	switch {
 	case errors.Is(err, attempt.ErrNotFound):
 	case err != nil:
 		return p.result(payclient.Result{}, err)
-	case known.Attempt.Amount == p.row.Intent.Amount && (known.Open() || known.Outcome != payclient.UnknownOutcome):
+	case !known.Open() && known.Outcome == payclient.UnknownOutcome: // nothing of it was executed
+	case p.same(known.Attempt):
 		return p.result(known, nil)
+	case known.Open() && PlaceOf(known.Attempt) != p.run.Place:
+		return p.result(known, &attempt.ConflictError{Attempt: known.Attempt, Differs: "provider"})
 	}
 	return p.notBegun(Stopped, fmt.Sprintf("not tried: %v", stop.Err))
 }
@@ -222,7 +259,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // pauseFor keeps rows from being begun.
 func (r *Run) pauseFor(d time.Duration) {
-	until := time.Now().Add(d).UnixNano()
+	now := time.Now()
+	if told := r.told.Load(); now.Sub(time.Unix(0, told)) > r.BreakerWait && r.told.CompareAndSwap(told, now.UnixNano()) {
+		r.tell(Wait{Kind: WaitBreaker, For: d})
+	}
+	until := now.Add(d).UnixNano()
 	for {
 		known := r.pause.Load()
 		if known >= until || r.pause.CompareAndSwap(known, until) {

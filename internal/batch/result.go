@@ -28,6 +28,7 @@ const (
 	Conflict         = "conflict"          // another payment of the order, with another amount or source, is not settled, or stands in the file
 	AlreadyPaid      = "already_paid"      // the order was paid with another amount or source
 	InvalidIntent    = "invalid_intent"    // cannot be a new payment: a withdrawn currency, for instance
+	Elsewhere        = "provider_changed"  // a payment of the order may have been made at another provider, account or environment
 	StoreUnavailable = "store_unavailable" // nobody knows how the payment stands
 	Stopped          = "stopped"           // the run was stopped before the row's turn
 	Interrupted      = "interrupted"       // the run was told to end before the row's turn
@@ -47,6 +48,9 @@ type Result struct {
 
 	// Existing: this run sent nothing, the result is that of earlier sends.
 	Existing bool
+	// KnownBefore: the payment was in the store when the run began. With Existing it is told as it stood; without, this run
+	// has gone on with what an earlier one had begun.
+	KnownBefore bool
 	// Payment is the attempt that the result tells of; nil where there is none.
 	Payment *payclient.Result
 }
@@ -58,14 +62,9 @@ func (r Result) Open() bool {
 
 // refusedRow tells of a row that the reader refused.
 func refusedRow(e *RowError) Result {
-	problems := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		problems[i] = p.String()
-	}
-	message := strings.Join(problems, "; ")
 	return Result{
 		Line: e.Line, LastLine: e.LastLine, Slot: e.Slot, Outcome: Refused, Moved: attempt.MovedNo,
-		Reason: e.Why, Problems: e.Problems, Message: message,
+		Reason: e.Why, Problems: e.Problems, Message: messageOf(e.Problems),
 	}
 }
 
@@ -73,7 +72,7 @@ func refusedRow(e *RowError) Result {
 func resultOf(row Row, p payclient.Result, err error) Result {
 	r := Result{Line: row.Line, LastLine: row.Line, Slot: row.Intent.Slot(), Amount: row.Intent.Amount}
 	if p.AttemptID != "" {
-		r.Payment, r.Existing = &p, p.Existing
+		r.Payment = &p
 	}
 	var notPaid *attempt.NotPaidError
 	var conflict *attempt.ConflictError
@@ -81,20 +80,50 @@ func resultOf(row Row, p payclient.Result, err error) Result {
 	switch {
 	case err == nil:
 		r.tell(p)
+		r.Existing = p.Existing
 		return r
 	case errors.As(err, &notPaid):
 		r.Outcome, r.Moved, r.Reason = NotSent, attempt.MovedNo, string(notPaid.Reason)
+	case errors.As(err, &conflict) && conflict.Differs == "provider" && p.Attempt.Amount == row.Intent.Amount:
+		// The row is refused here, but it is the order's own payment that is open: whether it was paid nobody knows.
+		r.tell(p)
+		r.Reason, r.Existing = Elsewhere, true
 	case errors.As(err, &conflict):
 		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, Conflict
 	case errors.As(err, &paid):
 		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, AlreadyPaid
 	case errors.Is(err, attempt.ErrInvalidIntent):
 		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, InvalidIntent
+		r.Problems = problemsOf(err)
+		r.Message = messageOf(r.Problems)
+		return r
 	default:
 		r.Outcome, r.Moved, r.Reason = Unknown, attempt.MovedMaybe, StoreUnavailable
 	}
 	r.Message = HideCards(err.Error())
 	return r
+}
+
+// problemsOf writes the errors of a check in package attempt as the reader writes its own.
+func problemsOf(err error) (problems []Problem) {
+	text := strings.TrimPrefix(err.Error(), attempt.ErrInvalidIntent.Error()+": ")
+	text = strings.TrimSuffix(text, "; nothing was stored or sent")
+	for line := range strings.SplitSeq(HideCards(text), "\n") {
+		field, reason, ok := strings.Cut(line, ": ")
+		if !ok || columnOf(field) < 0 {
+			field, reason = "", line
+		}
+		problems = append(problems, Problem{field, reason})
+	}
+	return problems
+}
+
+func messageOf(problems []Problem) string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, "; ")
 }
 
 // tell takes over the payment's own outcome.

@@ -43,11 +43,7 @@ type RowError struct {
 }
 
 func (e *RowError) Error() string {
-	problems := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		problems[i] = p.String()
-	}
-	return fmt.Sprintf("line %d: %s", e.Line, strings.Join(problems, "; "))
+	return fmt.Sprintf("line %d: %s", e.Line, messageOf(e.Problems))
 }
 
 // FileError says that a file cannot be read as a file of payments: nothing of it may be sent.

@@ -47,16 +47,33 @@ type Run struct {
 	BreakerWait time.Duration
 	// CanAsk: the provider can be asked about a payment.
 	CanAsk bool
-	// RetryDeclined starts declined rows anew: those that were declined when the run began.
+	// RetryDeclined starts declined and rejected rows anew: those that were that when the run began.
 	RetryDeclined bool
+	// Place is where the client pays.
+	Place Place
+	// Digester recognises the rows' sources, as the client does.
+	Digester attempt.Digester
+	// Waits is told of waits, once of each, by several goroutines. Nil: nobody wants to know.
+	Waits func(Wait)
 
 	began time.Time   // by the store's clock
 	heard atomic.Bool // the provider has answered
 	turns chan struct{}
 	stop  atomic.Pointer[Stop]
 	pause atomic.Int64 // local Unix nanoseconds: nothing is started before
+	told  atomic.Int64 // local Unix nanoseconds: when it was last told that the breaker is open
 	tally tally
 }
+
+// Place is where payments are made. What was sent to one place is never sent to another, and never told as paid there.
+type Place struct {
+	Provider    string
+	Account     string // at the provider
+	Environment string
+}
+
+// PlaceOf returns the place that an attempt belongs to.
+func PlaceOf(a attempt.Attempt) Place { return Place{a.Provider, a.ProviderAccount, a.Environment} }
 
 // maxWaiting bounds the rows that have begun or ended and are not reported yet, because one before them has not ended.
 const maxWaiting = 4096
@@ -103,7 +120,7 @@ func (r *Run) Do(start, calls context.Context) *Stop {
 	}()
 	var failed error
 	for e := range waiting {
-		<-e.done
+		r.await(e)
 		if failed != nil {
 			continue
 		}
@@ -118,8 +135,9 @@ func (r *Run) stopBy(kind StopKind, err error) { r.stop.CompareAndSwap(nil, &Sto
 
 // entry is a row that waits to be reported.
 type entry struct {
-	done   chan struct{}
-	result Result
+	done    chan struct{}
+	payment atomic.Pointer[payment] // once it is begun
+	result  Result
 }
 
 func (e *entry) end(result Result) {
@@ -208,6 +226,7 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 		r.stopBy(StopInterrupted, context.Cause(start))
 		return false
 	case stop == nil:
+		e.payment.Store(p)
 		go func() {
 			result := p.pay()
 			p.judge(result)

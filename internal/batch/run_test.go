@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,22 @@ func (b *bench) client() *payclient.Client {
 type run struct {
 	batch.Run
 	results []batch.Result
+	mu      sync.Mutex
+	waits   []batch.Wait // guarded by mu
+}
+
+// waited writes the waits in short.
+func (r *run) waited() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := map[batch.WaitKind]string{
+		batch.WaitClaim: "claim", batch.WaitBeside: "beside", batch.WaitProvider: "provider", batch.WaitSettle: "settle", batch.WaitBreaker: "breaker",
+	}
+	var parts []string
+	for _, w := range r.waits {
+		parts = append(parts, fmt.Sprintf("%s %s %s", w.Slot, names[w.Kind], w.For.Round(time.Second)))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (b *bench) run(text string) *run {
@@ -63,6 +80,15 @@ func (b *bench) run(text string) *run {
 	r.Run = batch.Run{
 		Client: b.client(), Store: b.store, Rows: rows, Concurrency: 4, Claim: 15 * time.Second, SettleFor: 10 * time.Second,
 		BreakerWait: 15 * time.Second, CanAsk: true,
+		Place: batch.Place{
+			Provider: standard.Name, Account: b.cfg.Provider.Capabilities().CredentialID,
+			Environment: strings.TrimPrefix(b.cfg.BaseURL, "http://"),
+		},
+		Waits: func(w batch.Wait) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.waits = append(r.waits, w)
+		},
 		Report: func(result batch.Result) error { r.results = append(r.results, result); return nil },
 	}
 	return r
@@ -219,6 +245,9 @@ func TestTheClaimOfADeadRunIsWaitedOut(t *testing.T) {
 				r := b.run(c.row + "\n2,1.00,EUR,tok_visa\n")
 				stop := r.Do(t.Context(), t.Context())
 				b.want(r, stop, c.want+", 2 approved")
+				if got := r.waited(); got != "1 beside 14s" { // it began with the run, on the bubble's clock
+					t.Errorf("told of the waits %q, want one of the claim", got)
+				}
 				if took := time.Since(began); took < 15*time.Second || took > 17*time.Second {
 					t.Errorf("took %s, want the 15 s of the claim and at most 2 s more", took)
 				}
@@ -287,6 +316,9 @@ func TestAnOpenBreakerIsWaitedFor(t *testing.T) {
 			t.Errorf("got %v, want a few unknown and the others approved: %s", count, r.told())
 		}
 		b.charges(count[batch.Approved])
+		if got := strings.Count(r.waited(), "breaker 15s"); got < 1 || got > 3 {
+			t.Errorf("told %d times that the breaker is open, want once for each time: %s", got, r.waited())
+		}
 	})
 }
 
@@ -460,6 +492,174 @@ func TestAPaymentThatIsUnknownIsAskedAboutForAWhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever watches is told what holds up the reports, once.
+func TestLongWaitsAreTold(t *testing.T) {
+	for _, c := range []struct{ rows, want string }{
+		{"1,1.00,EUR,tok_visa\n", ""},
+		{"1,1.00,EUR,tok_slow_2s\n2,1.00,EUR,tok_slow_2s\n", ""},
+		{"1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_slow_6s\n3,1.00,EUR,tok_slow_6s\n", "2 provider 3s"},
+		{"1,1.00,EUR,tok_pending_then_succeeded_8s\n", "1 settle 10s"},
+		{"1,1.00,EUR,tok_never_arrives\n", "1 provider 3s, 1 settle 10s"},
+	} {
+		t.Run(c.rows, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				r := b.run(c.rows)
+				if stop := r.Do(t.Context(), t.Context()); stop != nil {
+					t.Errorf("stopped: %v", stop.Err)
+				}
+				if got := r.waited(); got != c.want {
+					t.Errorf("told of %q, want %q: %s", got, c.want, r.told())
+				}
+			})
+		})
+	}
+}
+
+// The claim of a run that was killed a while ago is an earlier one's.
+func TestTheClaimOfAnEarlierRunIsToldAsThat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.die("1", "tok_visa")
+		time.Sleep(3 * time.Second) // in the bubble: somebody comes and runs the file again
+		r := b.run("1,1.00,EUR,tok_visa\n")
+		b.want(r, r.Do(t.Context(), t.Context()), "1 approved")
+		if got := r.waited(); got != "1 claim 11s" {
+			t.Errorf("told of %q, want the claim that runs for 11 s more", got)
+		}
+		if !r.results[0].KnownBefore || r.results[0].Existing {
+			t.Errorf("%+v; want that the run went on with what was known before", r.results[0])
+		}
+	})
+}
+
+// What a provider has refused as malformed it will refuse again: a rerun does not ask it to, unless something has changed.
+func TestARejectedRowIsNotStartedAnew(t *testing.T) {
+	const columns = "order,amount,currency,source,description\n"
+	for _, c := range []struct {
+		name     string
+		fault    fakeprovider.Fault
+		again    string
+		change   func(*bench, *run)
+		want     string
+		requests int
+	}{
+		{"the same again", fakeprovider.Status(400), "1,1.00,EUR,tok_visa,x", nil, "1 contract_violation (existing) refused", 1},
+		{"413", fakeprovider.Status(413), "1,1.00,EUR,tok_visa,x", nil, "1 contract_violation (existing) refused", 1},
+		{"another amount", fakeprovider.Status(400), "1,2.00,EUR,tok_visa,x", nil, "1 approved", 2},
+		{"another source", fakeprovider.Status(400), "1,1.00,EUR,tok_mastercard,x", nil, "1 approved", 2},
+		{"another description", fakeprovider.Status(400), "1,1.00,EUR,tok_visa,y", nil, "1 approved", 2},
+		{"credentials, not the row, were refused", fakeprovider.Status(401), "1,1.00,EUR,tok_visa,x", nil, "1 approved", 2},
+		{"the address, not the row, was wrong", fakeprovider.Status(404), "1,1.00,EUR,tok_visa,x", nil, "1 approved", 2},
+		{"a person asks for it", fakeprovider.Status(400), "1,1.00,EUR,tok_visa,x", func(_ *bench, r *run) { r.RetryDeclined = true }, "1 approved", 2},
+		{"at another place", fakeprovider.Status(400), "1,1.00,EUR,tok_visa,x", func(b *bench, r *run) {
+			b.cfg.BaseURL = "http://127.0.0.1:8080"
+			r.Client, r.Place.Environment = b.client(), "127.0.0.1:8080"
+		}, "1 approved", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				rows := func(text string) batch.Rows {
+					rows, err := batch.NewReader(strings.NewReader(columns+text+"\n"), batch.CSV)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return rows
+				}
+				b.bank.Script(c.fault)
+				first := b.run("")
+				first.Rows = rows("1,1.00,EUR,tok_visa,x")
+				first.Do(t.Context(), t.Context())
+				b.want(first, nil, "1 contract_violation refused")
+
+				time.Sleep(time.Minute) // in the bubble: the run is over
+				again := b.run("")
+				again.Rows = rows(c.again)
+				if c.change != nil {
+					c.change(b, again)
+				}
+				b.want(again, again.Do(t.Context(), t.Context()), c.want)
+				if n := b.bank.RequestCount(); n != c.requests {
+					t.Errorf("%d requests, want %d", n, c.requests)
+				}
+			})
+		})
+	}
+}
+
+// Two people start a rejected row anew at once: it is sent once more, not twice.
+func TestRetryNamesWhatWasRejectedBeforeTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		bank := fakeprovider.New(fakeprovider.Config{Currencies: []string{"USD"}})
+		b.cfg.Transport = bank.RoundTripper()
+		const row = "1,1.00,EUR,tok_visa\n"
+		first := b.run(row)
+		b.want(first, first.Do(t.Context(), t.Context()), "1 contract_violation refused")
+		time.Sleep(time.Minute) // in the bubble: a person comes later
+		let := make(chan struct{})
+		two := b.run(row)
+		two.RetryDeclined, two.Rows = true, later{two.Rows, let}
+		ended := make(chan *batch.Stop)
+		go func() { ended <- two.Do(t.Context(), t.Context()) }()
+		synctest.Wait() // the second has begun, and has not read its row
+		one := b.run(row)
+		one.RetryDeclined = true
+		b.want(one, one.Do(t.Context(), t.Context()), "1 contract_violation refused")
+		close(let)
+		b.want(two, <-ended, "1 contract_violation (existing) refused")
+		if n := bank.RequestCount(); n != 2 {
+			t.Errorf("%d requests, want 2", n)
+		}
+	})
+}
+
+// A payment that is open at another place is told as open, and nothing is sent for it here.
+func TestAPaymentOpenElsewhereIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		first := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_never_arrives\n3,1.00,EUR,tok_never_arrives\n4,1.00,EUR,tok_declined\n")
+		first.CanAsk = false
+		b.want(first, first.Do(t.Context(), t.Context()), "1 approved, 2 unknown timeout, 3 unknown timeout, 4 declined")
+		time.Sleep(time.Minute) // in the bubble: the run is over
+
+		elsewhere := fakeprovider.New(fakeprovider.Config{})
+		b.cfg.BaseURL, b.cfg.Transport = "http://127.0.0.1:8080", elsewhere.RoundTripper()
+		moved := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_never_arrives\n3,2.00,EUR,tok_visa\n5,1.00,EUR,tok_visa\n")
+		b.want(moved, moved.Do(t.Context(), t.Context()),
+			"1 refused already_paid, 2 unknown (existing) provider_changed, 3 refused conflict, 5 approved")
+		if r := moved.results[1]; !r.Open() || r.Payment == nil || batch.PlaceOf(r.Payment.Attempt).Environment != "127.0.0.1" || !r.KnownBefore {
+			t.Errorf("%+v; want the payment at the first place, open", r)
+		}
+		if n := len(elsewhere.Charges()); n != 1 || elsewhere.RequestCount() != 1 {
+			t.Errorf("%d charges elsewhere by %d requests, want one of order 5", n, elsewhere.RequestCount())
+		}
+
+		// A run that stops tells the same of the rows whose turn did not come.
+		closed := fakeprovider.New(fakeprovider.Config{})
+		closed.Always(fakeprovider.Match{}, fakeprovider.Status(401))
+		b.cfg.Transport = closed.RoundTripper()
+		stopped := b.run("6,1.00,EUR,tok_visa\n1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_never_arrives\n5,1.00,EUR,tok_visa\n7,1.00,EUR,tok_visa\n")
+		if stop := stopped.Do(t.Context(), t.Context()); stop == nil || stop.Kind != batch.StopProvider {
+			t.Errorf("stop %v, want that of the provider", stop)
+		}
+		b.want(stopped, nil,
+			"6 contract_violation refused, 1 not_sent stopped, 2 unknown (existing) provider_changed, 5 approved (existing), 7 not_sent stopped")
+	})
+}
+
+func TestWhatCannotBeANewPaymentIsToldByField(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		r := b.run("1,10.00,HRK,tok_visa\n")
+		b.want(r, r.Do(t.Context(), t.Context()), "1 refused invalid_intent")
+		if p := r.results[0].Problems; len(p) != 1 || p[0].Field != "amount" || !strings.HasPrefix(p[0].Reason, "10.00 HRK: ") || strings.Contains(p[0].Reason, "nothing was") {
+			t.Errorf("problems %+v, want that the currency is withdrawn", p)
+		}
+	})
 }
 
 type brokenRows struct {

@@ -69,12 +69,20 @@ func lasting(result Result) (StopKind, error) {
 		return StopProvider, fmt.Errorf("the provider's address answers with a redirect, which is not followed: %s", result.Message)
 	}
 	if result.Outcome == Violation && result.Payment != nil {
-		switch code := result.Payment.StatusCode; code {
-		case http.StatusUnauthorized, http.StatusForbidden:
-			return StopProvider, fmt.Errorf("the provider refuses the credentials (%d %s)", code, http.StatusText(code))
-		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
-			return StopProvider, fmt.Errorf("the provider has no such API at this address (%d %s)", code, http.StatusText(code))
+		if err := misconfigured(result.Payment.StatusCode); err != nil {
+			return StopProvider, err
 		}
 	}
 	return 0, nil
+}
+
+// misconfigured tells of an answer's status that has nothing to do with the row: credentials or address are at fault.
+func misconfigured(code int) error {
+	switch code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("the provider refuses the credentials (%d %s)", code, http.StatusText(code))
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
+		return fmt.Errorf("the provider has no such API at this address (%d %s)", code, http.StatusText(code))
+	}
+	return nil
 }
