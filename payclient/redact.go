@@ -56,6 +56,12 @@ func credentialsIn(header http.Header, keyHeader string, credentials []string) [
 var credentialNames = []string{"Auth", "Key", "Token", "Secret", "Password", "Signature", "Cookie"}
 
 func holdsCredentials(name string) bool {
+	switch name {
+	case "Authorization":
+		return true
+	case "Content-Type", "Accept":
+		return false
+	}
 	return slices.ContainsFunc(credentialNames, func(part string) bool { return strings.Contains(name, part) })
 }
 
@@ -75,7 +81,7 @@ func (c cleaner) id(text string) bool {
 
 // isPlain tells whether a text is valid UTF-8 without control characters.
 func isPlain(text string) bool {
-	if !hasByte(text, func(c byte) bool { return c < ' ' || c >= 0x7f }) {
+	if all(text, &plainBytes) {
 		return true
 	}
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, isControl)
@@ -158,7 +164,7 @@ func strip(text, secret string) string {
 	if len(secret) < 4 {
 		return text
 	}
-	if hasByte(secret, func(c byte) bool { return c < ' ' || c == '"' || c == '\\' || c >= 0x7f }) {
+	if !all(secret, &bareBytes) {
 		quoted := strconv.Quote(secret)
 		quoted = quoted[1 : len(quoted)-1]
 		twice := strconv.Quote(quoted)

@@ -346,9 +346,7 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 
 // fitKey tells whether a key reaches every provider as it is stored: blanks at its ends, for one, are sent by HTTP/2 and
 // trimmed by HTTP/1.1.
-func fitKey(key string) bool {
-	return len(key) >= 16 && !hasByte(key, func(c byte) bool { return notKeyByte(rune(c)) })
-}
+func fitKey(key string) bool { return len(key) >= 16 && all(key, &keyBytes) }
 
 // sendable refuses what a transport would refuse without calling a hook, which nobody could tell from a request that was
 // lost: a method or a header name that is no token, a line break in a header's value, a control character in the query.
@@ -356,7 +354,7 @@ func sendable(r Request) error {
 	if !isToken(r.Method) {
 		return fmt.Errorf("method %q cannot be sent", r.Method)
 	}
-	if hasByte(r.Query, func(c byte) bool { return c <= ' ' || c == 0x7f }) {
+	if !all(r.Query, &queryBytes) {
 		return errors.New("the query cannot be sent")
 	}
 	for name, values := range r.Header {
@@ -364,7 +362,7 @@ func sendable(r Request) error {
 			return fmt.Errorf("header name %q cannot be sent", name)
 		}
 		for _, v := range values {
-			if hasByte(v, func(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			if !all(v, &valueBytes) {
 				return fmt.Errorf("the value of header %s cannot be sent", name) // the value may be a secret
 			}
 		}
@@ -373,25 +371,38 @@ func sendable(r Request) error {
 }
 
 // isToken tells whether a text is a token (RFC 9110 section 5.6.2).
-func isToken(text string) bool {
-	return text != "" && !hasByte(text, func(c byte) bool { return !tokenBytes[c] })
+func isToken(text string) bool { return text != "" && all(text, &tokenBytes) }
+
+// bytesOf is a set of bytes.
+type bytesOf [256]bool
+
+func setOf(in func(c byte) bool) (set bytesOf) {
+	for c := range set {
+		set[c] = in(byte(c)) //nolint:gosec // below 256
+	}
+	return set
 }
 
-// tokenBytes are the bytes of a token: letters, digits and some marks.
-var tokenBytes = func() (is [256]bool) {
-	for c := byte('!'); c < 0x7f; c++ {
-		is[c] = strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) < 0
-	}
-	return is
-}()
+var (
+	// tokenBytes are letters, digits and some marks.
+	tokenBytes = setOf(func(c byte) bool { return c > ' ' && c < 0x7f && strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) < 0 })
+	// valueBytes are those of a header's value (RFC 9110 section 5.5).
+	valueBytes = setOf(func(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' })
+	queryBytes = setOf(func(c byte) bool { return c > ' ' && c != 0x7f })
+	keyBytes   = setOf(func(c byte) bool { return !notKeyByte(rune(c)) })
+	// plainBytes are those of a text that needs no further look: printable ASCII.
+	plainBytes = setOf(func(c byte) bool { return c >= ' ' && c < 0x7f })
+	// bareBytes are those of a text that JSON writes as they are.
+	bareBytes = setOf(func(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' })
+)
 
-func hasByte(text string, bad func(byte) bool) bool {
+func all(text string, set *bytesOf) bool {
 	for i := range len(text) {
-		if bad(text[i]) {
-			return true
+		if !set[text[i]] {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // url returns the base address with a path. Nearly all requests go to one and the same: it is kept, and never changed.
