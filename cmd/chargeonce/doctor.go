@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +89,6 @@ func (a *app) examine(cmd *cobra.Command, online bool) error {
 		d.ok("settings", "from %s", from)
 	}
 	d.secrets(s)
-	d.environment()
 	store := d.database(cmd.Context(), s)
 	if store != nil {
 		defer func() { _ = store.Close() }() // nothing was written
@@ -116,16 +113,6 @@ func (a *app) examine(cmd *cobra.Command, online bool) error {
 	return &exitError{code: d.code, err: errors.New("not fit to pay with, see what is marked as a problem")}
 }
 
-// environment names variables that look like settings and are none: a misspelt one would be passed over in silence.
-func (d *diagnosis) environment() {
-	for _, name := range slices.Sorted(maps.Keys(d.environ)) {
-		known := name == "CHARGEONCE_CONFIG" || slices.ContainsFunc(allSettings, func(o setting) bool { return o.env() == name })
-		if strings.HasPrefix(name, "CHARGEONCE_") && !known {
-			d.note("settings", "the environment variable %s is no setting", name)
-		}
-	}
-}
-
 // secrets looks at the files that hold some.
 func (d *diagnosis) secrets(s settings) {
 	for subject, file := range map[string]string{"token": s.standard.tokenFile, "sources": s.digestKeyFile} {
@@ -148,11 +135,11 @@ func (d *diagnosis) private(what, file string) {
 }
 
 func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
-	if _, err := os.Stat(s.db); errors.Is(err, os.ErrNotExist) {
+	if holds, err := look(ctx, s.db); err == nil && holds == holdsNothing {
 		d.note("database", "%s: not there yet; pay makes it", s.db)
 		return nil
 	}
-	store, _, err := openStore(ctx, s.db)
+	store, err := openExistingStore(ctx, s.db)
 	if err != nil {
 		d.problem(exitFatal, "database", err)
 		return nil
@@ -177,12 +164,12 @@ func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
 	}
 	switch {
 	case open > 0:
-		d.note("database", "%d attempts are not settled, the oldest since %s; see attempts list --open", open, stamp(oldest))
+		d.note("database", "%s not settled, the oldest since %s; see attempts list --open", pluralIs(open, "attempt"), stamp(oldest))
 	default:
 		d.ok("database", "every attempt is settled")
 	}
 	if duties > 0 {
-		d.note("database", "%d attempts owe a refund or a review", duties)
+		d.note("database", "a refund or a review is owed for %s", plural(duties, "attempt"))
 	}
 	return store
 }
@@ -200,7 +187,10 @@ func (d *diagnosis) provider(s settings) {
 	if s.url != "" {
 		name += " at " + s.url
 	}
-	d.ok("provider", "%s, environment %s%s", name, orElse(cfg.Environment, "live"), prefixed(", account ", cfg.ProviderAccount))
+	d.ok("provider", "%s, environment %s, account %s", name, cfg.Environment, orElse(cfg.ProviderAccount, "(none)"))
+	if s.provider != providerFake && s.providerAccount == "" {
+		d.note("provider", "no merchant account is named (--provider-account), the token stands for it: what is begun with this token is refused with another. Name the account before the token is changed")
+	}
 	d.ok("provider", "%s", keysText(caps.Key))
 	if caps.Lookup.ByReference {
 		d.ok("provider", "can be asked by reference; a charge may be missing from its answers for %s", caps.Lookup.Lag)
@@ -256,13 +246,6 @@ func orElse(text, otherwise string) string {
 		return otherwise
 	}
 	return text
-}
-
-func prefixed(prefix, text string) string {
-	if text == "" {
-		return ""
-	}
-	return prefix + text
 }
 
 // online asks the provider for a reference that nobody has ever sent.

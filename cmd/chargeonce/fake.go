@@ -1,8 +1,12 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +15,7 @@ import (
 
 func (a *app) fakeCommand() *cobra.Command {
 	var c fakeprovider.ServerConfig
-	var mode string
+	var mode, tokenFile string
 	cmd := &cobra.Command{
 		Use:   "fake",
 		Short: "Run a fake payment provider that misbehaves on request",
@@ -21,12 +25,24 @@ listens, and ends on SIGINT or SIGTERM.
   chargeonce fake --listen 127.0.0.1:8089
   CHARGEONCE_STANDARD_TOKEN=any chargeonce pay FILE --provider standard --url http://127.0.0.1:8089
 
-GET /_fake/ledger shows what was really charged.`,
+GET /_fake/ledger shows what was really charged. Any token is taken, each as a client of
+its own, unless CHARGEONCE_FAKE_TOKENS (with commas) or a file named by --token-file (one
+on each line) says which; then others meet a 401. TOKEN=CLIENT gives several tokens to one
+client.
+
+Modes:
+` + modesText() + `
+Payment sources that decide by themselves; any other tok_ is approved:
+` + sourcesText(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Mode = fakeprovider.Mode(mode)
-			if err := c.Validate(); err != nil {
+			var err error
+			if c.Provider.Tokens, err = a.fakeTokens(tokenFile); err != nil {
 				return usage(err)
+			}
+			if err := c.Validate(); err != nil {
+				return usage(inOwnWords(err))
 			}
 			signals := catchInterrupts(cmd.Context(), func(int) {})
 			defer signals.release()
@@ -36,7 +52,7 @@ GET /_fake/ledger shows what was really charged.`,
 					a.tell("the address %s could not be printed: %v", address, err)
 				}
 			}
-			err := fakeprovider.ListenAndServe(signals.start, c)
+			err = fakeprovider.ListenAndServe(signals.start, c)
 			if errors.Is(err, fakeprovider.ErrInUse) {
 				return fatal(fmt.Errorf("%w: end it, or use another --file", err))
 			}
@@ -45,13 +61,82 @@ GET /_fake/ledger shows what was really charged.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:8089", "the address, on the loopback; port 0 picks a free one")
-	flags.StringVar(&mode, "mode", "normal", "how payments are treated: normal, slow, drop, error, decline")
+	flags.StringVar(&mode, "mode", "normal", "how payments are treated, see above")
 	flags.DurationVar(&c.Delay, "delay", 0, "how long answers take (with --mode slow: 5s)")
 	flags.Float64Var(&c.FaultRate, "fault-rate", 0, "the share of requests that meet a fault, 0 to 1")
 	flags.Uint64Var(&c.Seed, "seed", 0, "makes the faults repeatable")
 	flags.StringVar(&c.File, "file", "", "keep the ledger in a file, over restarts")
-	modes := []string{"normal", "slow", "drop", "error", "decline"}
+	flags.StringVar(&tokenFile, "token-file", "", "a file with the tokens that are taken, one on each line (default: any)")
+	modes := make([]string, len(fakeModes))
+	for i, m := range fakeModes {
+		modes[i] = string(m.mode)
+	}
 	// It fails only for a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// fakeModes are the modes of the fake provider, and what they mean to whoever pays there.
+var fakeModes = []struct {
+	mode fakeprovider.Mode
+	what string
+}{
+	{fakeprovider.ModeNormal, "charged and answered at once"},
+	{fakeprovider.ModeSlow, "charged at once, answered after --delay"},
+	{fakeprovider.ModeDrop, "not charged: silence until the client gives up"},
+	{fakeprovider.ModeError, "not charged: answered with 500"},
+	{fakeprovider.ModeDecline, "declined, whatever the source"},
+}
+
+func modesText() string {
+	var b strings.Builder
+	for _, m := range fakeModes {
+		fmt.Fprintf(&b, "  %-8s %s\n", m.mode, m.what)
+	}
+	return b.String()
+}
+
+func sourcesText() string {
+	var b strings.Builder
+	for _, s := range fakeprovider.Sources() {
+		fmt.Fprintf(&b, "  %s\n      %s\n", s.Name, s.What)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// fakeTokens reads which tokens the fake provider takes, and whose they are; nil: any.
+func (a *app) fakeTokens(file string) (map[string]string, error) {
+	source, lines := envFakeTokens, []string(nil)
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		source, lines = "--token-file", strings.Split(string(text), "\n")
+	} else if text, _ := a.env(envFakeTokens); text != "" {
+		lines = strings.Split(text, ",")
+	} else {
+		return nil, nil
+	}
+	tokens := make(map[string]string)
+	for i, line := range lines {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		token, client, named := strings.Cut(line, "=")
+		// The token is not repeated: it may be a real one, given by mistake.
+		if token == "" || named && client == "" || strings.ContainsFunc(line, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return nil, fmt.Errorf("%s: token %d: want TOKEN or TOKEN=CLIENT in printable ASCII characters", source, i+1)
+		}
+		if !named {
+			sum := sha256.Sum256([]byte(token)) // the ledger is no place for tokens
+			client = "client_" + hex.EncodeToString(sum[:4])
+		}
+		tokens[token] = client
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("%s: no token in it", source)
+	}
+	return tokens, nil
 }

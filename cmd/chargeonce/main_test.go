@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,6 +29,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The scripts mostly wait, for claims to end: more of them at once than there are processors.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"chargeonce": main})
 }
 
@@ -39,11 +44,12 @@ func TestMain(m *testing.M) {
 //	signal NAME SIGNAL           INT, TERM or KILL
 //	await NAME N                 waits for the program to end with code N (-1: by a signal), and takes its output
 //	await-stderr NAME TEXT       waits until the program has written the text to its stderr
-//	fake [ARG...]                starts chargeonce fake on a free port; its address is $URL. Again: ends it first
+//	fake [ARG...]                starts chargeonce fake on a free port; its address is $URL, host and port $HOST. Again: ends it first
 //	endfake                      ends it, as SIGTERM does in good order
 //	tls                          starts a server with a certificate that nobody trusts; its address is $URL
 //	faults JSON                  tells the fake what to do wrong
-//	ledger [-file F] WHAT N      asserts a number in the fake's books: charges, declines, requests, posts, keys, doubles
+//	ledger [-file F]... WHAT N   asserts a number in the fake's books: charges, declines, requests, posts, keys, doubles;
+//	                             with several files the numbers are those of all books together
 //	await-ledger WHAT N          waits until the number in the running fake's books is at least N
 //	await-attempts DB STATUS N   waits until the database holds at least N attempts with that status
 //	json FILE EXPRESSION...      asserts fields of JSON: path=value, see jsonAt
@@ -174,7 +180,7 @@ func startProgram(ts *testscript.TestScript, name string, args []string) *progra
 	ts.Check(err)
 	p := &program{cmd: exec.Command(path, args[1:]...), ended: make(chan struct{})} //nolint:gosec,noctx // a script's own program; ends with the script
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CHARGEONCE_STANDARD_TOKEN", "CHARGEONCE_CONFIG"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CHARGEONCE_STANDARD_TOKEN", "CHARGEONCE_CONFIG", "CHARGEONCE_FAKE_TOKENS"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
@@ -262,6 +268,7 @@ func cmdFake(ts *testscript.TestScript, neg bool, args []string) {
 		return strings.HasSuffix(p.out.String(), "\n")
 	})
 	ts.Setenv("URL", strings.TrimSpace(p.out.String()))
+	ts.Setenv("HOST", strings.TrimPrefix(ts.Getenv("URL"), "http://"))
 }
 
 func cmdEndFake(ts *testscript.TestScript, neg bool, args []string) {
@@ -357,14 +364,23 @@ func count(ts *testscript.TestScript, l fakeprovider.Ledger, what string) int {
 }
 
 func cmdLedger(ts *testscript.TestScript, neg bool, args []string) {
-	file := ""
-	if len(args) > 2 && args[0] == "-file" {
-		file, args = args[1], args[2:]
+	var files []string
+	for len(args) > 2 && args[0] == "-file" {
+		files, args = append(files, args[1]), args[2:]
 	}
 	if neg || len(args) == 0 || len(args)%2 != 0 {
-		ts.Fatalf("usage: ledger [-file F] WHAT N ...")
+		ts.Fatalf("usage: ledger [-file F]... WHAT N ...")
 	}
-	l := books(ts, file)
+	var l fakeprovider.Ledger
+	if len(files) == 0 {
+		l = books(ts, "")
+	}
+	for _, file := range files {
+		of := books(ts, file)
+		l.Charges, l.Declines, l.Requests = append(l.Charges, of.Charges...), append(l.Declines, of.Declines...), append(l.Requests, of.Requests...)
+		l.RequestCount += of.RequestCount
+		l.DistinctKeys += of.DistinctKeys
+	}
 	for i := 0; i < len(args); i += 2 {
 		if got := count(ts, l, args[i]); got != numberOf(ts, args[i+1]) {
 			ts.Fatalf("the books have %d %s, want %s", got, args[i], args[i+1])

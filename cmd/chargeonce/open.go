@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/attempt/sqlite"
 	"github.com/chargeonce/chargeonce/fakeprovider"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
@@ -23,26 +23,6 @@ const (
 	providerFake     = "fake"     // a fake provider inside this process
 	providerStandard = "standard" // the standard charges API
 )
-
-// openStore opens the database; fresh tells that it was not there before.
-func openStore(ctx context.Context, file string) (store *sqlite.Store, fresh bool, err error) {
-	_, err = os.Stat(file)
-	fresh = errors.Is(err, fs.ErrNotExist)
-	store, err = sqlite.Open(ctx, file, sqlite.Options{})
-	return store, fresh, err
-}
-
-// openExistingStore opens the database for a command that only looks: where there is none, none is made.
-func openExistingStore(ctx context.Context, file string) (*sqlite.Store, error) {
-	if _, err := os.Stat(file); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("database %s: there is no such file; --db names it", file)
-		}
-		return nil, err
-	}
-	store, _, err := openStore(ctx, file)
-	return store, err
-}
 
 // fakeAdapter is the standard adapter under a name of its own, so that no attempt of the fake provider is ever taken for one
 // of a real provider.
@@ -71,7 +51,7 @@ func (s settings) adapter() (payclient.Provider, error) {
 			LookupLag: c.lookupLag, NoLookup: c.noLookup, IdleTimeout: c.idleTimeout,
 		})
 	}
-	return nil, errors.New("no provider; --provider fake needs nothing, --provider standard needs --url and CHARGEONCE_STANDARD_TOKEN")
+	return nil, errors.New("no provider: --provider fake needs nothing, --provider standard needs --url and CHARGEONCE_STANDARD_TOKEN")
 }
 
 // clientConfig is the client's configuration, every time in it said.
@@ -92,16 +72,30 @@ func (s settings) clientConfig(adapter payclient.Provider, baseURL string) paycl
 		breaker.FailurePercent = -1
 	}
 	environment := s.environment
-	if environment == "" && s.provider == providerFake {
-		environment = "test"
+	switch {
+	case environment != "":
+	case s.provider == providerFake:
+		environment = "test" // its address is another one in each run
+	default:
+		environment = addressOf(baseURL)
 	}
 	return payclient.Config{
-		Provider: adapter, BaseURL: baseURL, ProviderAccount: s.providerAccount, Environment: environment,
+		Provider: adapter, BaseURL: baseURL, ProviderAccount: orElse(s.providerAccount, caps.CredentialID), Environment: environment,
 		DigestKeys: s.digestKeys, ReferencePrefix: s.referencePrefix, DeriveFrom: s.deriveFrom,
 		SendTimeout: t.send, CallTimeout: t.call, Retries: t.retries, FirstWait: t.firstWait, MaxWait: t.maxWait,
 		RecordTimeout: t.record, MinAge: t.minAge, AbandonAfter: t.abandonAfter, PreparedAfter: t.preparedAfter,
 		RetentionMargin: t.retentionMargin, MaxConcurrent: max(s.concurrency, 256), Breaker: breaker, Who: s.whoami(),
 	}
+}
+
+// addressOf is what stands for the environment where none is named: host, port and path of a base URL, as package payclient
+// has it.
+func addressOf(baseURL string) string {
+	u, err := url.Parse(baseURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host) + strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 // whoami names this instance in the history.
@@ -118,6 +112,9 @@ func (s settings) whoami() string {
 
 // check reports everything that is wrong with provider and timings, before anything is opened.
 func (s settings) check() error {
+	if s.providerUnknown {
+		return nil // told where it was read
+	}
 	var errs []error
 	if s.provider == providerStandard && s.standard.token.IsZero() {
 		errs = append(errs, errors.New("standard: no token; set CHARGEONCE_STANDARD_TOKEN, or standard.token_file in the config file"))
@@ -125,18 +122,18 @@ func (s settings) check() error {
 	}
 	adapter, err := s.adapter()
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		return errors.Join(append(errs, inOwnWords(err))...)
 	}
 	address := s.url
 	if s.provider == providerFake {
 		if s.url != "" {
-			errs = append(errs, errors.New("url: --provider fake brings its own address, --url is for --provider standard"))
+			errs = append(errs, errors.New("--url: --provider fake brings its own address, --url is for --provider standard"))
 		}
 		address = "http://127.0.0.1"
 	}
 	cfg := s.clientConfig(adapter, address)
 	cfg.Store = new(attempt.Memory) // only to be checked: nothing is kept in it
-	return errors.Join(append(errs, cfg.Validate())...)
+	return errors.Join(append(errs, inOwnWords(cfg.Validate()))...)
 }
 
 // connection is a client, and what it needs to be there as long as it is used.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/internal/batch"
 )
 
@@ -34,25 +35,47 @@ FILE is CSV with a header, or JSON Lines, in UTF-8, with the columns
   purpose     optional: what of the order is paid (default "charge")
   description optional: shown to the payer
 
-in any order. A row is known by account, order and purpose, never by its line. A run
-can be interrupted, killed and repeated: a repetition sends only what is not known. A
-row that cannot be read is reported with its line and the reason, and the others are
-paid; a file whose columns cannot be known is refused whole.
+in any order. A row is known by account, order and purpose, never by its line. A card
+number is refused in every column. A row that cannot be read is reported with its line
+and the reason, and the others are paid. A file whose columns cannot be known is refused
+whole: with --output json that is [], else nothing on standard output, and the reason on
+standard error.
 
-One result per row goes to standard output, in the file's order. Its outcome is approved,
-declined, unknown (money may have moved), contract_violation (moved says whether money may
-have), refused (the row itself: nothing was sent for it) or not_sent. In JSON, "existing"
-says that this run sent nothing and the result is that of an earlier one.
+A run can be interrupted, killed and repeated: a repetition sends only what is not known.
+A declined row is known, and so is one that the provider refused as malformed
+(contract_violation, moved no), unless its amount, source or description was changed
+since; --retry-declined starts both anew, once per run. What credentials or the address
+were refused for is sent again. A payment belongs to the provider, the environment and the
+merchant account it was sent to (see chargeonce help): elsewhere it is told as unknown,
+reason provider_changed, and not sent.
+
+One result per row goes to standard output, in the file's order. Its outcome is
+
+  approved            paid
+  declined            refused by the provider, no money moved
+  unknown             money may have moved
+  contract_violation  an answer that breaks the API's contract; moved says whether money
+                      may have moved: no, maybe, yes
+  refused             the row itself: nothing was sent for it
+  not_sent            no money moved; run again. (The attempt, if there is one, is told as
+                      not_paid by chargeonce attempts)
+
+In JSON, "existing" says that this run sent nothing for the row, and "known_before" that
+the database knew the payment when the run began. Both: told from an earlier run. Only
+known_before: begun by an earlier run, and sent again or asked about by this one.
 
 Exit codes, where several apply the first one here:
-  5    some unknown: money may have moved; run the same again, it pays nothing twice
+  5    some unknown: money may have moved; run the same again: it sends again under the
+       same key or asks, and pays nothing twice
   130  interrupted; run the same again to go on
-  1    fatal: the database, the file or the output failed
+  1    fatal: the database or the output failed, or the file while it was read
   4    the provider's configuration or credentials
-  7    some rows refused (malformed, in conflict with an earlier payment) or not sent
+  7    some rows refused (malformed, in conflict with another payment, rejected by the
+       provider as malformed) or not sent; or the whole file
   3    some declined
   0    all approved
-  2    the command line or the settings are wrong; nothing was sent`,
+  2    the command line or the settings are wrong, or FILE cannot be opened; nothing was
+       sent`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.settings(cmd)
@@ -71,7 +94,7 @@ Exit codes, where several apply the first one here:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&format, "format", "", "csv or jsonl, where the file's name does not say it")
-	flags.BoolVar(&retryDeclined, "retry-declined", false, "start declined payments anew")
+	flags.BoolVar(&retryDeclined, "retry-declined", false, "start payments anew that were declined, or rejected by the provider as malformed")
 	flags.Int("concurrency", 0, "calls under way at once (default 8)")
 	flags.String("settle", "", "how long the provider is asked about a payment that is unknown (default 10s)")
 	return cmd
@@ -98,14 +121,21 @@ type paying struct {
 	totals   totals
 	progress progress
 	out      *writer
-	shown    int // refused rows told on stderr
+	place    batch.Place // where this run pays
+	seen     bool        // whoever reads stderr sees the results too
+	shown    int         // refused rows told on stderr
 }
 
 func (p *paying) run(ctx context.Context) (err error) {
+	watched := streams{in: p.in, out: p.app.out, err: p.progress.above(p.err)}
 	if isTerminal(p.err) {
-		p.progress.to = p.err
+		p.progress.to, p.progress.width = p.err, widthOf(p.err)
+		if isTerminal(p.app.out) {
+			watched.out = p.progress.above(p.app.out)
+		}
 	}
-	p.app = &app{streams: streams{in: p.in, out: p.app.out, err: p.progress.behind(p.err)}, environ: p.environ}
+	p.seen = oneStream(p.app.out, p.err)
+	p.app = &app{streams: watched, environ: p.environ}
 
 	input, err := p.open()
 	if err != nil {
@@ -116,9 +146,12 @@ func (p *paying) run(ctx context.Context) (err error) {
 	var refused *batch.FileError
 	switch {
 	case errors.As(err, &refused):
-		return exitWith(exitRefused, fmt.Errorf("%s: %w", p.file, err))
+		if err := newWriter(p.app.out, p.settings.output).close(); err != nil { // no row has a result
+			return fatal(fmt.Errorf("write the results: %w", err))
+		}
+		return exitWith(exitRefused, fmt.Errorf("%s: %w", p.name(), err))
 	case err != nil:
-		return fatal(fmt.Errorf("%s: %w", p.file, err))
+		return fatal(fmt.Errorf("%s: %w", p.name(), err))
 	}
 
 	signals := catchInterrupts(ctx, p.interrupted)
@@ -150,10 +183,16 @@ func (p *paying) run(ctx context.Context) (err error) {
 	p.out = newWriter(p.app.out, p.settings.output, payColumns...)
 	p.out.flush = true
 	caps := client.config.Provider.Capabilities()
+	digester, err := attempt.NewDigester(p.settings.digestKeys...)
+	if err != nil {
+		return fatal(err)
+	}
+	p.place = batch.Place{Provider: caps.Name, Account: client.config.ProviderAccount, Environment: client.config.Environment}
 	work := &batch.Run{
 		Client: client, Store: store, Rows: rows, Report: p.report, Concurrency: p.settings.concurrency,
 		Claim: client.config.CallTimeout + client.config.RecordTimeout, SettleFor: p.settings.settleFor,
 		BreakerWait: client.config.Breaker.OpenFor, CanAsk: caps.Lookup.ByReference, RetryDeclined: p.retryDeclined,
+		Place: p.place, Digester: digester, Waits: func(w batch.Wait) { p.tell("%s", waitText(w)) },
 	}
 	stop := work.Do(signals.start, signals.calls)
 	// Every outcome that was received is stored before the program ends.
@@ -173,6 +212,10 @@ func keep(err, later error) error {
 
 func (p *paying) open() (io.ReadCloser, error) {
 	if p.file != "-" {
+		info, err := os.Stat(p.file)
+		if err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s: is a folder", p.file)
+		}
 		return os.Open(p.file)
 	}
 	if p.settings.noInput && isTerminal(p.in) {
@@ -194,7 +237,10 @@ const refusedShown = 100
 
 func (p *paying) report(r batch.Result) error {
 	p.totals.add(r)
-	if len(r.Problems) > 0 {
+	if r.Reason == batch.Elsewhere && r.Payment != nil {
+		r.Message = elsewhere(r.Payment.AttemptID, batch.PlaceOf(r.Payment.Attempt), p.place)
+	}
+	if r.Outcome == batch.Refused && !p.seen {
 		if p.shown++; p.shown <= refusedShown {
 			lines := fmt.Sprint(r.Line)
 			if r.LastLine > r.Line {
@@ -231,19 +277,30 @@ func (p *paying) end(stop *batch.Stop) error {
 		code = p.totals.code(stop)
 	}
 	if p.shown > refusedShown {
-		p.tell("%d more rows were refused, see the results", p.shown-refusedShown)
+		p.tell("%s more refused, see the results", plural(p.shown-refusedShown, "row"))
 	}
 	if stop != nil {
 		p.tell("%s", stopText(stop))
 	}
 	p.tell("%s", p.totals.line())
-	if p.totals.open > 0 {
-		p.tell("%d payments are not settled: money may have moved. Run the same command again: it asks, and pays nothing twice", p.totals.open)
-	}
+	p.tellOpen()
 	if code == exitOK {
 		return nil
 	}
 	return &exitError{code: code}
+}
+
+// tellOpen says what to do about payments that are not settled.
+func (p *paying) tellOpen() {
+	here := p.totals.open
+	for place, n := range p.totals.places {
+		here -= n
+		p.tell("%s not settled at another place, %s: money may have moved. %s", pluralIs(n, "payment"), placeText(place), advice(place, p.place))
+	}
+	if here > 0 {
+		p.tell("%s not settled: money may have moved. Run the same command again: it sends again under the same key or asks, and pays nothing twice",
+			pluralIs(here, "payment"))
+	}
 }
 
 func stopText(stop *batch.Stop) string {

@@ -32,6 +32,8 @@ type attemptRecord struct {
 	Description     string         `json:"description"`
 	DeclineCode     string         `json:"decline_code"`
 	StatusCode      int            `json:"status_code"` // of the provider's last answer; 0: none
+	Code            string         `json:"code"`        // the provider's, of that answer
+	Detail          string         `json:"detail"`      // what was wrong with that answer
 	RequestID       string         `json:"request_id"`
 	NextAction      string         `json:"next_action"`
 	Sends           int            `json:"sends"` // requests made, those proven not to have left included
@@ -116,7 +118,7 @@ func attemptRecordOf(a attempt.Attempt, now time.Time) attemptRecord {
 		Status: a.Status, Outcome: told.Outcome.String(), Moved: told.Moved, Reason: told.Reason, Open: told.Open(),
 		Key: a.Key, Reference: a.Reference, Provider: a.Provider, ProviderAccount: a.ProviderAccount, Environment: a.Environment,
 		ProviderID: chargeIDOf(a), Amount: a.Amount.Decimal(), AmountMinor: a.Amount.Minor(), Currency: a.Amount.Currency(),
-		Description: a.Description, DeclineCode: a.Answer.DeclineCode, StatusCode: a.Answer.StatusCode, RequestID: a.Answer.RequestID,
+		Description: a.Description, DeclineCode: a.Answer.DeclineCode, StatusCode: a.Answer.StatusCode, Code: a.Answer.Code, Detail: a.Answer.Detail, RequestID: a.Answer.RequestID,
 		NextAction: a.NextAction(), Sends: a.Sends, CreatedAt: timeOf(a.CreatedAt), UpdatedAt: timeOf(a.UpdatedAt),
 		LastSentAt: timeOf(a.LastSentAt), NextCheckAt: timeOf(a.NextCheckAt), Version: a.Version,
 		Charges: chargeRecords(a.Charges), Duties: dutyRecords(a.Duties),

@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strconv"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/payclient"
 )
 
-// payRecord is the JSON of one row of pay. Fields may be added, none is removed or changes its meaning.
+// payRecord is the JSON of one row of pay: a contract. Fields may be added, none is removed or changes its meaning.
 type payRecord struct {
 	File        string `json:"file"`
 	Line        int    `json:"line"`
@@ -27,18 +25,29 @@ type payRecord struct {
 	Reason   string          `json:"reason"`
 	Message  string          `json:"message"`
 	Problems []problemRecord `json:"problems,omitempty"`
-	Existing bool            `json:"existing"` // this run sent nothing: told from earlier sends
+	// Existing: this run sent nothing, the row is told as the database has it. KnownBefore: the payment was in the database
+	// when the run began. Both: told from an earlier run; only KnownBefore: begun by an earlier run, sent or asked about by
+	// this one; only Existing: paid by a run beside this one; none: begun by this run, or nothing was begun.
+	Existing    bool `json:"existing"`
+	KnownBefore bool `json:"known_before"`
 
 	ID          string `json:"id"` // of the attempt; empty: there is none
 	Key         string `json:"key"`
 	Reference   string `json:"reference"`
 	ProviderID  string `json:"provider_id"` // the provider's id of the charge
-	StatusCode  int    `json:"status_code"`
+	StatusCode  int    `json:"status_code"` // of the provider's last answer; 0: none
+	Code        string `json:"code"`        // the provider's, of that answer
+	Detail      string `json:"detail"`      // what was wrong with that answer
 	RequestID   string `json:"request_id"`
 	DeclineCode string `json:"decline_code"`
 	Sends       int    `json:"sends"` // under the attempt so far, earlier runs included
 	Replayed    bool   `json:"replayed"`
 	NextAction  string `json:"next_action"` // the URL where the payer must act
+
+	// Where the attempt belongs. It is never sent or replaced elsewhere.
+	Provider        string `json:"provider"`
+	ProviderAccount string `json:"provider_account"`
+	Environment     string `json:"environment"`
 }
 
 type problemRecord struct {
@@ -51,6 +60,7 @@ func payRecordOf(file string, r batch.Result) payRecord {
 		File: file, Line: r.Line, Order: r.Slot.Order, Account: r.Slot.Account, Purpose: r.Slot.Purpose,
 		Amount: r.Amount.Decimal(), Currency: r.Amount.Currency(),
 		Outcome: r.Outcome, Moved: r.Moved, Reason: r.Reason, Message: r.Message, Existing: r.Existing,
+		KnownBefore: r.KnownBefore,
 	}
 	if r.Amount.Valid() {
 		minor := r.Amount.Minor()
@@ -61,7 +71,9 @@ func payRecordOf(file string, r batch.Result) payRecord {
 	}
 	if p := r.Payment; p != nil {
 		rec.ID, rec.Key, rec.Reference, rec.ProviderID = p.AttemptID, p.Key, p.Reference, p.ChargeID
-		rec.StatusCode, rec.RequestID, rec.DeclineCode = p.StatusCode, p.RequestID, p.DeclineCode
+		rec.StatusCode, rec.Code, rec.Detail = p.StatusCode, p.Code, p.Attempt.Answer.Detail
+		rec.RequestID, rec.DeclineCode = p.RequestID, p.DeclineCode
+		rec.Provider, rec.ProviderAccount, rec.Environment = p.Attempt.Provider, p.Attempt.ProviderAccount, p.Attempt.Environment
 		rec.Sends, rec.Replayed, rec.NextAction = p.Sends, p.Replayed, p.NextAction
 	}
 	return rec
@@ -81,76 +93,58 @@ func payCells(r batch.Result) []string {
 	if r.Payment != nil && r.Outcome != batch.Refused {
 		charge = r.Payment.ChargeID
 	}
-	return []string{strconv.Itoa(r.Line), r.Slot.String(), amount, words(r.Outcome), charge, payDetail(r)}
+	return []string{strconv.Itoa(r.Line), r.Slot.String(), amount, string(r.Outcome), charge, payDetail(r)}
 }
 
+// payDetail says why a row is what it is: whether money moved where the outcome does not say it, the reason, the provider's
+// answer, and what else a person needs.
 func payDetail(r batch.Result) string {
-	detail := r.Reason
-	add := func(text string) {
-		if text != "" && text != detail {
-			if detail != "" {
-				detail += ": "
-			}
-			detail += text
-		}
+	var parts []string
+	if r.Outcome == batch.Violation || r.Outcome == batch.Unknown && r.Moved != payclient.MovedMaybe {
+		parts = append(parts, "moved="+r.Moved.String())
+	}
+	if r.Outcome != batch.Declined && !strings.HasPrefix(r.Message, r.Reason) {
+		parts = append(parts, r.Reason)
 	}
 	if p := r.Payment; p != nil {
-		if r.Outcome == batch.Declined {
-			detail = ""
-			add(p.DeclineCode)
+		switch r.Outcome {
+		case batch.Declined:
+			parts = append(parts, p.DeclineCode)
+		case batch.Violation, batch.Unknown:
+			if p.StatusCode != 0 {
+				parts = append(parts, strconv.Itoa(p.StatusCode), p.Code)
+			}
 		}
-		add(p.NextAction)
+		parts = append(parts, p.NextAction)
 	}
-	add(r.Message)
-	if r.Existing {
-		if detail != "" {
-			detail += ", "
-		}
-		detail += "from an earlier run"
+	detail := strings.Join(nonEmpty(parts), ", ")
+	if r.Message != "" && detail != "" {
+		detail += ": "
 	}
-	return detail
+	detail += r.Message
+	switch {
+	case r.Existing && r.Reason != batch.Elsewhere:
+		parts = []string{detail, "from an earlier run"}
+	case r.KnownBefore && !r.Existing:
+		parts = []string{detail, "begun by an earlier run"}
+	default:
+		return detail
+	}
+	return strings.Join(nonEmpty(parts), ", ")
 }
 
-// progress shows on a terminal how far a run has come, on one line that is overwritten.
-type progress struct {
-	to io.Writer // nil: nobody is watching
-
-	mu    sync.Mutex
-	shown time.Time
-	on    bool
-}
-
-func (p *progress) show(t *totals) {
-	if p.to == nil {
-		return
+// waitText says what a run waits for.
+func waitText(w batch.Wait) string {
+	seconds := func() string { return fmt.Sprintf("%.0f s", max(w.For.Seconds(), 1)) }
+	switch w.Kind {
+	case batch.WaitClaim:
+		return fmt.Sprintf("order %s: waiting for an earlier run's claim to end (%s)", w.Slot, seconds())
+	case batch.WaitBeside:
+		return fmt.Sprintf("order %s: waiting for the claim of a run beside this one to end (at most %s)", w.Slot, seconds())
+	case batch.WaitProvider:
+		return fmt.Sprintf("order %s: waiting for the provider (%s so far)", w.Slot, seconds())
+	case batch.WaitSettle:
+		return fmt.Sprintf("order %s: unknown so far, the provider is asked about it (for up to %s)", w.Slot, seconds())
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := time.Now(); now.Sub(p.shown) >= 100*time.Millisecond {
-		p.shown, p.on = now, true
-		_, _ = fmt.Fprintf(p.to, "\r\x1b[K%s", t.line())
-	}
-}
-
-// clear takes the line away, before something else is written.
-func (p *progress) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on {
-		p.on = false
-		_, _ = fmt.Fprint(p.to, "\r\x1b[K")
-	}
-}
-
-// Write implements io.Writer for talk that comes while the progress is shown.
-func (p *progress) behind(to io.Writer) io.Writer { return talk{p, to} }
-
-type talk struct {
-	p  *progress
-	to io.Writer
-}
-
-func (t talk) Write(b []byte) (int, error) {
-	t.p.clear()
-	return t.to.Write(b)
+	return fmt.Sprintf("the provider fails too often: nothing is sent (for %s, then one payment is tried)", seconds())
 }

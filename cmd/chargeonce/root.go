@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,9 +63,15 @@ Try it, with a fake provider that needs nothing:
   chargeonce pay testdata/payments.csv --provider fake
 
 Every setting can be given as a flag, in the environment as CHARGEONCE_NAME, or in
-a TOML file named by --config; the first of these wins. Secrets are never flags:
-CHARGEONCE_STANDARD_TOKEN or standard.token_file, CHARGEONCE_DIGEST_KEY or
-digest_key_file.`,
+a TOML file named by --config; the first of these wins. A name that is no setting is
+an error. Secrets are never flags: CHARGEONCE_STANDARD_TOKEN or standard.token_file,
+CHARGEONCE_DIGEST_KEY or digest_key_file.
+
+A payment belongs to the provider, the environment and the merchant account to which
+it was sent, and is never sent or replaced elsewhere. The environment is the address
+in --url and the account is the token, as long as --environment and
+--provider-account name none.`,
+		Version:       readVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -72,10 +79,13 @@ digest_key_file.`,
 			return cmd.Help()
 		},
 	}
+	root.SetVersionTemplate("chargeonce {{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.String("db", "", `the database, sqlite:FILE (default "sqlite:chargeonce.db")`)
+	flags.String("db", "", `the database, sqlite:FILE or FILE (default "sqlite:chargeonce.db")`)
 	flags.String("provider", "", "the payment provider: fake, standard")
 	flags.String("url", "", "the provider's address, https://...")
+	flags.String("environment", "", "the place to which payments belong (default: the address in --url)")
+	flags.String("provider-account", "", "the merchant account whose token is used (default: the token stands for it)")
 	flags.String("output", "", `the form of results: table, json, jsonl (default "table")`)
 	flags.String("config", "", "a TOML file with settings")
 	flags.Bool("no-input", false, "never wait for a person")
@@ -93,7 +103,7 @@ digest_key_file.`,
 
 // settings resolves what flags, environment and config file say. Its error is a mistake in them.
 func (a *app) settings(cmd *cobra.Command) (settings, error) {
-	return resolve(given{env: a.env, flag: func(key string) (string, bool) {
+	return resolve(given{env: a.env, names: slices.Collect(maps.Keys(a.environ)), flag: func(key string) (string, bool) {
 		f := cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))
 		if f == nil || !f.Changed {
 			return "", false
@@ -105,10 +115,4 @@ func (a *app) settings(cmd *cobra.Command) (settings, error) {
 // tell writes talk.
 func (a *app) tell(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.err, "chargeonce: %s\n", cleanLines(fmt.Sprintf(format, args...)))
-}
-
-// isTerminal tells whether a stream is one.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && terminal(f)
 }

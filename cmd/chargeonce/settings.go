@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,8 +32,8 @@ type settings struct {
 	settleFor   time.Duration
 	who         string
 
-	environment     string // empty: the provider's default
-	providerAccount string
+	environment     string // empty: the provider's address
+	providerAccount string // empty: the credentials stand for it
 	referencePrefix string
 	deriveFrom      uuid.UUID
 	digestKeys      []attempt.DigestKey
@@ -41,6 +42,8 @@ type settings struct {
 	timings  timings
 	breaker  payclient.BreakerConfig
 	standard standardSettings
+
+	providerUnknown bool // one was said that is none
 }
 
 type timings struct {
@@ -84,7 +87,7 @@ type setting struct {
 }
 
 func (o setting) env() string {
-	return "CHARGEONCE_" + strings.ToUpper(strings.ReplaceAll(o.key, ".", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.key, ".", "_"))
 }
 
 var allSettings = []setting{
@@ -95,12 +98,16 @@ var allSettings = []setting{
 	}},
 	{key: "provider", help: "who is to be paid through", set: func(s *settings, text string) error {
 		if text != providerFake && text != providerStandard {
-			return fmt.Errorf("%q: want fake or standard", text)
+			s.providerUnknown = true
+			return fmt.Errorf("%q is no provider that this build knows, want fake or standard", text)
 		}
 		s.provider = text
 		return nil
 	}},
-	{key: "url", help: "the provider's address", set: func(s *settings, text string) error { s.url = text; return nil }},
+	{key: "url", help: "the provider's address", set: func(s *settings, text string) error {
+		s.url = text
+		return checkURL(text)
+	}},
 	{key: "output", help: "the form of the results", set: func(s *settings, text string) error {
 		s.output = outputFormat(text)
 		if !slices.Contains(outputFormats, s.output) {
@@ -118,8 +125,8 @@ var allSettings = []setting{
 		return duration(func(s *settings) *time.Duration { return &s.settleFor })(s, text)
 	}},
 	{key: "who", help: "the name of this instance in the history", set: text(func(s *settings) *string { return &s.who })},
-	{key: "environment", help: "the provider's environment", set: text(func(s *settings) *string { return &s.environment })},
-	{key: "provider_account", help: "the account at the provider", set: text(func(s *settings) *string { return &s.providerAccount })},
+	{key: "environment", help: "the place to which payments belong, by default the address in url; where the provider has only moved, the old one", set: text(func(s *settings) *string { return &s.environment })},
+	{key: "provider_account", help: "the merchant account whose token is used; by default the token itself stands for it", set: text(func(s *settings) *string { return &s.providerAccount })},
 	{key: "reference_prefix", help: "goes before the attempt's id in the merchant reference", set: text(func(s *settings) *string { return &s.referencePrefix })},
 	{key: "derive_from", help: "a UUID from which keys are derived, so that they survive a lost database", set: func(s *settings, text string) error {
 		id, err := uuid.Parse(text)
@@ -225,17 +232,38 @@ func duration(field func(*settings) *time.Duration) func(*settings, string) erro
 	}
 }
 
-// parseDB returns the file that a database URL names.
+// parseDB returns the file that a text names: sqlite:FILE, or FILE.
 func parseDB(text string) (string, error) {
-	scheme, file, ok := strings.Cut(text, ":")
-	if !ok || scheme != "sqlite" {
-		// The text is not repeated: it may hold a password.
-		return "", errors.New("want sqlite:FILE, the only kind of database that this build knows")
+	file, ok := strings.CutPrefix(text, "sqlite:")
+	if scheme, rest, has := strings.Cut(text, ":"); !ok && has && isScheme(scheme) && (len(scheme) > 1 || strings.HasPrefix(rest, "//")) {
+		// The text is not repeated: it may hold a password. A single letter is a drive.
+		return "", errors.New("want sqlite:FILE or FILE, the only kind of database that this build knows")
 	}
 	if file == "" || file == ":memory:" || strings.ContainsAny(file, "\x00?") {
-		return "", fmt.Errorf("sqlite:%s: want the name of a file", file)
+		return "", fmt.Errorf("%q: want the name of a file", text)
 	}
 	return file, nil
+}
+
+// isScheme tells whether a text is what stands before the colon of a URI (RFC 3986 section 3.1).
+func isScheme(text string) bool {
+	for i, c := range []byte(strings.ToLower(text)) {
+		letter := c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9') && c != '+' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// checkURL reports what is no address at all. Whether it may be used is the client's to say. The text is not repeated: it may
+// hold a password.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return errors.New("not an address, want https://host[:port][/path]")
+	}
+	return nil
 }
 
 // setDigestKeys reads id:base64, the current key first, former ones behind commas. No message repeats what was read.
@@ -257,16 +285,49 @@ func setDigestKeys(s *settings, text string) error {
 type given struct {
 	flag func(key string) (string, bool) // the flags that were given
 	env  func(name string) (string, bool)
+	// names are those of the environment's variables.
+	names []string
+}
+
+const (
+	envPrefix     = "CHARGEONCE_"
+	envConfig     = "CHARGEONCE_CONFIG"
+	envFakeTokens = "CHARGEONCE_FAKE_TOKENS"
+	envOfTests    = "CHARGEONCE_TEST_" // settings of this repository's tests
+)
+
+// strangers reports variables that look like settings and are none: a misspelt one would be passed over in silence.
+func (g given) strangers() (errs []error) {
+	for _, name := range slices.Sorted(slices.Values(g.names)) {
+		rest, ok := strings.CutPrefix(name, envPrefix)
+		if !ok || name == envConfig || name == envFakeTokens || strings.HasPrefix(name, envOfTests) {
+			continue
+		}
+		if slices.ContainsFunc(allSettings, func(o setting) bool { return o.env() == name }) {
+			continue
+		}
+		if value, _ := g.env(name); value == "" {
+			continue
+		}
+		meant := ""
+		for _, o := range allSettings {
+			if strings.HasSuffix(o.env(), "_"+rest) {
+				meant = ", did you mean " + o.env()
+			}
+		}
+		errs = append(errs, fmt.Errorf("%s: no such setting%s", name, meant))
+	}
+	return errs
 }
 
 // resolve reads the settings and reports every mistake at once. The settings are usable as far as they go, for further
 // checks.
 func resolve(from given) (settings, error) {
 	s := defaults()
-	var errs []error
+	errs := from.strangers()
 	if file, ok := from.flag("config"); ok {
 		s.configFile = file
-	} else if file, ok := from.env("CHARGEONCE_CONFIG"); ok {
+	} else if file, ok := from.env(envConfig); ok {
 		s.configFile = file
 	}
 	values := make(map[string]string)
@@ -303,11 +364,11 @@ func resolve(from given) (settings, error) {
 func beside(configFile, key, value string) string {
 	prefix, name := "", value
 	if key == "db" {
-		var ok bool
-		if name, ok = strings.CutPrefix(value, "sqlite:"); !ok {
-			return value
+		file, err := parseDB(value)
+		if err != nil {
+			return value // reported where it is read
 		}
-		prefix = "sqlite:"
+		prefix, name = "sqlite:", file
 	}
 	if name == "" || filepath.IsAbs(name) {
 		return value

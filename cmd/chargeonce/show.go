@@ -28,10 +28,13 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 	field("order", one.Slot.String())
 	field("amount", one.Amount.String())
 	field("status", one.Status.String())
-	field("outcome", fmt.Sprintf("%s, money moved: %s", words(batch.Outcome(r.Outcome)), r.Moved))
+	field("outcome", fmt.Sprintf("%s, money moved: %s", r.Outcome, r.Moved))
 	field("reason", string(r.Reason))
+	if r.StatusCode != 0 {
+		field("last answer", strings.Join(nonEmpty([]string{fmt.Sprint(r.StatusCode), r.Code, r.Detail}), ", "))
+	}
 	field("decline code", r.DeclineCode)
-	field("provider", strings.Join(nonEmpty([]string{one.Provider, one.ProviderAccount, "(" + one.Environment + ")"}), " "))
+	field("provider", placeText(batch.PlaceOf(one)))
 	field("charge", r.ProviderID)
 	field("reference", one.Reference)
 	field("key", one.Key)

@@ -11,6 +11,45 @@ import (
 
 func terminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) } //nolint:gosec // file descriptors are small
 
+// widthOf returns a function that tells how wide a terminal is, 0 where that is not known.
+func widthOf(stream any) func() int {
+	return func() int {
+		f, ok := stream.(*os.File)
+		if !ok {
+			return 0
+		}
+		width, _, err := term.GetSize(int(f.Fd())) //nolint:gosec // file descriptors are small
+		if err != nil {
+			return 0
+		}
+		return width
+	}
+}
+
+// isTerminal tells whether a stream is one.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && terminal(f)
+}
+
+// oneStream tells whether what is written to two streams is read in one place: one terminal, one file, one pipe.
+func oneStream(a, b any) bool {
+	f, ok := a.(*os.File)
+	g, also := b.(*os.File)
+	if !ok || !also {
+		return false
+	}
+	if terminal(f) && terminal(g) {
+		return true
+	}
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	other, err := g.Stat()
+	return err == nil && os.SameFile(one, other)
+}
+
 // cleanLines makes foreign text fit for a terminal: what could move the cursor, set colours, retitle a window or turn the
 // direction of writing is written as an escape. Line ends stay.
 func cleanLines(text string) string { return clean(text, true) }

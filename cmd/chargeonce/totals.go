@@ -18,9 +18,10 @@ type totals struct {
 	sums      map[sumKey]*sum
 	existing  int // told from the store
 
-	open     int // money may have moved
-	provider int // refused for configuration or credentials
-	rejected int // refused by the provider as malformed
+	open     int                 // money may have moved
+	places   map[batch.Place]int // of those, the ones that are open at another place than this run's
+	provider int                 // refused for configuration or credentials
+	rejected int                 // refused by the provider as malformed
 }
 
 type sumKey struct {
@@ -48,6 +49,12 @@ func (t *totals) add(r batch.Result) {
 	switch {
 	case r.Open():
 		t.open++
+		if r.Reason == batch.Elsewhere && r.Payment != nil {
+			if t.places == nil {
+				t.places = make(map[batch.Place]int)
+			}
+			t.places[batch.PlaceOf(r.Payment.Attempt)]++
+		}
 	case r.ProviderFault():
 		t.provider++
 	case r.Outcome == batch.Violation:
@@ -68,16 +75,14 @@ func (t *totals) add(r batch.Result) {
 
 // line says the numbers of rows in one line.
 func (t *totals) line() string {
-	parts := []string{fmt.Sprintf("%d rows", t.rows)}
+	parts := []string{plural(t.rows, "row")}
 	for _, o := range outcomes {
 		if n := t.byOutcome[o]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, words(o)))
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
-
-func words(o batch.Outcome) string { return strings.ReplaceAll(string(o), "_", " ") }
 
 // byCurrency says, for each currency, how many rows ended how, and their sums.
 func (t *totals) byCurrency() []string {
@@ -90,7 +95,7 @@ func (t *totals) byCurrency() []string {
 		var parts []string
 		for _, o := range outcomes {
 			if s := t.sums[sumKey{currency, o}]; s != nil {
-				parts = append(parts, fmt.Sprintf("%s %s (%d)", words(o), decimal(&s.minor, currency), s.rows))
+				parts = append(parts, fmt.Sprintf("%s %s (%d)", o, decimal(&s.minor, currency), s.rows))
 			}
 		}
 		lines = append(lines, currency+"  "+strings.Join(parts, ", "))

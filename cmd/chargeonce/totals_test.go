@@ -74,20 +74,3 @@ func TestTotalsAreExactAndWithoutLimit(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
-
-// Talk that comes while the progress is shown does not stand behind it on its line.
-func TestTalkTakesTheProgressAway(t *testing.T) {
-	var out strings.Builder
-	p := progress{to: &out}
-	total := totals{rows: 3}
-	p.show(&total)
-	p.show(&total) // too soon: not shown again
-	if _, err := p.behind(&out).Write([]byte("talk\n")); err != nil {
-		t.Fatal(err)
-	}
-	p.clear()
-	if got, want := out.String(), "\r\x1b[K3 rows\r\x1b[Ktalk\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	(&progress{}).show(&total) // nobody is watching
-}

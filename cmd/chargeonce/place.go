@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chargeonce/chargeonce/internal/batch"
+)
+
+// placeText names the place that a payment belongs to.
+func placeText(p batch.Place) string {
+	text := p.Provider + ", " + p.Environment
+	if p.Account != "" {
+		text += ", account " + p.Account
+	}
+	return text
+}
+
+// naming returns the flags that name a place, as far as it is another than the run's.
+func naming(there, here batch.Place) string {
+	var flags []string
+	for _, s := range []struct{ flag, there, here string }{
+		{"--provider", there.Provider, here.Provider},
+		{"--environment", there.Environment, here.Environment},
+		{"--provider-account", there.Account, here.Account},
+	} {
+		if s.there != s.here {
+			flags = append(flags, s.flag+" "+quoted(s.there))
+		}
+	}
+	return strings.Join(flags, " ")
+}
+
+// quoted writes a text as an argument of a shell, where it is not plain.
+func quoted(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.:/[]@%+,", r)
+	}
+	if text != "" && strings.TrimFunc(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// elsewhere says of a row whose payment is open at another place where that is, and what to do.
+func elsewhere(id string, there, here batch.Place) string {
+	return fmt.Sprintf("may have been paid at %s (attempt %s), this run pays at %s: nothing was sent. %s",
+		placeText(there), id, placeText(here), advice(there, here))
+}
+
+// advice says what to do about payments that are open at another place.
+func advice(there, here batch.Place) string {
+	switch {
+	case there.Provider != here.Provider:
+		return "Settle it there: " + naming(there, here)
+	case there.Environment == here.Environment:
+		return "Settle it with the token of that account; or, if this token is only a new one of the same account, add " + naming(there, here)
+	case there.Account == here.Account:
+		return "Settle it with the old address (--url); or, if the provider has only moved, add " + naming(there, here)
+	}
+	return "Settle it with the old address (--url) and the old token; or, if only the provider's address and the token have changed, add " + naming(there, here)
+}
