@@ -193,7 +193,7 @@ func (d *diagnosis) provider(s settings) {
 	}
 	d.ok("provider", "%s", keysText(caps.Key))
 	if caps.Lookup.ByReference {
-		d.ok("provider", "can be asked by reference; a charge may be missing from its answers for %s", caps.Lookup.Lag)
+		d.ok("provider", "can be asked by reference; a charge may be missing from its answers for %s", short(caps.Lookup.Lag))
 	} else {
 		d.note("provider", "cannot be asked by reference: what is unknown is settled by a person")
 	}

@@ -242,11 +242,7 @@ func (p *paying) report(r batch.Result) error {
 	}
 	if r.Outcome == batch.Refused && !p.seen {
 		if p.shown++; p.shown <= refusedShown {
-			lines := fmt.Sprint(r.Line)
-			if r.LastLine > r.Line {
-				lines = fmt.Sprintf("%d-%d", r.Line, r.LastLine)
-			}
-			_, _ = fmt.Fprintf(p.err, "%s:%s: %s\n", cleanField(p.name()), lines, cleanField(r.Message))
+			_, _ = fmt.Fprintf(p.err, "%s:%s: %s\n", cleanField(p.name()), linesOf(r), cleanField(r.Message))
 		}
 	}
 	err := p.out.add(payRecordOf(p.name(), r), func() []string { return payCells(r) })

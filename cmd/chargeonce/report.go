@@ -93,7 +93,15 @@ func payCells(r batch.Result) []string {
 	if r.Payment != nil && r.Outcome != batch.Refused {
 		charge = r.Payment.ChargeID
 	}
-	return []string{strconv.Itoa(r.Line), r.Slot.String(), amount, string(r.Outcome), charge, payDetail(r)}
+	return []string{linesOf(r), r.Slot.String(), amount, string(r.Outcome), charge, payDetail(r)}
+}
+
+// linesOf names the lines of the file on which a row stands.
+func linesOf(r batch.Result) string {
+	if r.LastLine > r.Line {
+		return fmt.Sprintf("%d-%d", r.Line, r.LastLine)
+	}
+	return strconv.Itoa(r.Line)
 }
 
 // payDetail says why a row is what it is: whether money moved where the outcome does not say it, the reason, the provider's

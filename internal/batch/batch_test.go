@@ -88,7 +88,7 @@ func TestMalformedRowsAreReportedAndTheRestGoesOn(t *testing.T) {
 		{"too few fields", "1,1.00,EUR", "3 fields, the header has 4"},
 		{"too many fields", "1,1.00,EUR,t,", "5 fields, the header has 4"},
 		{"decimal comma without quotes", "1,1,00,EUR,t", "5 fields, the header has 4"},
-		{"line of spaces", "  ", "1 fields, the header has 4"},
+		{"line of spaces", "  ", "1 field, the header has 4"},
 		{"NUL byte", "1,1.00,EUR,t\x00", "a NUL byte"},
 		{"invalid UTF-8 in order", "\xFF,1.00,EUR,t", "order: not valid UTF-8 at byte 0"},
 		{"invalid UTF-8 in source", "1,1.00,EUR,\xFF", "source: "},

@@ -45,7 +45,7 @@ func (r *Reader) csvRow() (fields, error) {
 		f.problems = append(f.problems, Problem{Reason: p})
 	}
 	if len(f.problems) == 0 && len(raw.fields) != len(r.columns) {
-		f.problems = append(f.problems, Problem{Reason: fmt.Sprintf("%d fields, the header has %d", len(raw.fields), len(r.columns))})
+		f.problems = append(f.problems, Problem{Reason: fieldsText(len(raw.fields), len(r.columns))})
 	}
 	if len(f.problems) > 0 {
 		// Which field is which is not known for sure.
@@ -55,6 +55,13 @@ func (r *Reader) csvRow() (fields, error) {
 		f.value[c], f.given[c] = raw.fields[i], true
 	}
 	return f, nil
+}
+
+func fieldsText(n, want int) string {
+	if n == 1 {
+		return fmt.Sprintf("1 field, the header has %d", want)
+	}
+	return fmt.Sprintf("%d fields, the header has %d", n, want)
 }
 
 // record is one record of the file, before anything is known of columns.

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/batch"
+	"github.com/chargeonce/chargeonce/money"
+	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/payclient/standard"
+)
+
+// A host that pays from the same database without naming a place has the same one as this program.
+func TestAnUnnamedPlaceIsTheClients(t *testing.T) {
+	for _, url := range []string{"https://api.provider.example", "https://API.Provider.example:8443/v1/", "http://127.0.0.1:8089/a%2Fb"} {
+		s := defaults()
+		s.provider, s.url, s.standard.token = providerStandard, url, payclient.NewSecret("sk_x")
+		if err := s.check(); err != nil {
+			t.Fatal(err)
+		}
+		adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("sk_x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := payclient.New(payclient.Config{Provider: adapter, BaseURL: url, Store: new(attempt.Memory)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		started, err := client.Start(t.Context(), attempt.Intent{Order: "1", Amount: money.MustParse("1.00", "EUR"), Source: attempt.Token("tok_visa")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := s.clientConfig(adapter, url)
+		if got, want := (batch.Place{Provider: "standard", Account: cfg.ProviderAccount, Environment: cfg.Environment}), batch.PlaceOf(started.Attempt); got != want {
+			t.Errorf("%s: %+v, want %+v", url, got, want)
+		}
+	}
+}
+
+func TestWhatToDoAboutAnotherPlace(t *testing.T) {
+	here := batch.Place{Provider: "standard", Account: "acct_1", Environment: "a.example"}
+	for _, c := range []struct {
+		there batch.Place
+		want  string
+	}{
+		{batch.Place{Provider: "fake", Account: "acct_1", Environment: "test"}, "Settle it there: --provider fake --environment test"},
+		{batch.Place{Provider: "standard", Account: "shop 2", Environment: "a.example"},
+			"Settle it with the token of that account; or, if this token is only a new one of the same account, add --provider-account 'shop 2'"},
+		{batch.Place{Provider: "standard", Account: "acct_1", Environment: "b.example/v1"},
+			"Settle it with the old address (--url); or, if the provider has only moved, add --environment b.example/v1"},
+		{batch.Place{Provider: "standard", Account: "", Environment: "b.example"},
+			"Settle it with the old address (--url) and the old token; or, if only the provider's address and the token have changed, add --environment b.example --provider-account ''"},
+	} {
+		if got := advice(c.there, here); got != c.want {
+			t.Errorf("%+v:\n got %s\nwant %s", c.there, got, c.want)
+		}
+	}
+}
