@@ -95,7 +95,7 @@ func (a *app) examine(cmd *cobra.Command, online bool) error {
 	}
 	if err := s.check(); err != nil {
 		d.problem(exitProvider, "provider", err)
-	} else {
+	} else if !s.providerUnknown {
 		d.provider(s)
 		if online {
 			d.online(cmd.Context(), s)

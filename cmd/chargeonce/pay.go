@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -289,7 +292,9 @@ func (p *paying) end(stop *batch.Stop) error {
 // tellOpen says what to do about payments that are not settled.
 func (p *paying) tellOpen() {
 	here := p.totals.open
-	for place, n := range p.totals.places {
+	byText := func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }
+	for _, place := range slices.SortedFunc(maps.Keys(p.totals.places), byText) {
+		n := p.totals.places[place]
 		here -= n
 		p.tell("%s not settled at another place, %s: money may have moved. %s", pluralIs(n, "payment"), placeText(place), advice(place, p.place))
 	}
