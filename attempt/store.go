@@ -76,7 +76,10 @@ func (f Filter) Selects(a Attempt) bool {
 
 // View is what a step sees: attempts, and the present by the store's clock, UTC, cut to microseconds.
 type View struct {
-	Now      time.Time
+	Now time.Time
+	// Latest is the latest time that the store knows of, from its clock or from what it holds; zero: none. Now before it
+	// means that the clock was set back, so that no age can be told.
+	Latest   time.Time
 	Attempts []Attempt // the slot's, oldest first
 }
 
