@@ -31,6 +31,16 @@ func (r Resend) Allows(maybe int, running bool, firstClaim, now time.Time, span 
 	return inTime && (r.KeepsEveryAnswer || running)
 }
 
+// maySend is [Attempt.MaySend] in a view: not where the store has known a later time than its clock now tells, because then
+// nobody can tell how old a key is.
+func (v View) maySend(a Attempt, r Resend, span time.Duration) bool {
+	setBack := v.Now.Add(r.Margin).Before(v.Latest)
+	if setBack && a.MaybeSends+len(a.Claims) > 0 {
+		return false
+	}
+	return a.MaySend(r, v.Now, span)
+}
+
 // MaySend tells whether a claim for sending may be given: never beside a claim that runs, after an end, where the provider
 // holds a charge or knows the key with another body; at once where nothing can have been executed; else as the provider's
 // rules allow, and not on a clock that has run backwards further than the rules' margin.

@@ -19,6 +19,7 @@ type Memory struct {
 
 	mu     sync.Mutex
 	closed bool
+	latest time.Time // that now has told
 	slots  map[Slot][]Attempt
 	where  map[string]Slot // by attempt id
 	events map[string][]Event
@@ -31,7 +32,17 @@ func (m *Memory) now() time.Time {
 	if m.Now != nil {
 		now = m.Now
 	}
-	return now().UTC().Truncate(time.Microsecond)
+	told := now().UTC().Truncate(time.Microsecond)
+	if told.After(m.latest) {
+		m.latest = told
+	}
+	return told
+}
+
+// view is what a step sees now. m.mu is held.
+func (m *Memory) view(attempts []Attempt) View {
+	now := m.now()
+	return View{Now: now, Latest: m.latest, Attempts: attempts}
 }
 
 // Apply implements [Store].
@@ -60,7 +71,7 @@ func (m *Memory) apply(ctx context.Context, s *Step) error {
 		}
 		slot = known
 	}
-	writes, err := s.Do(View{Now: m.now(), Attempts: m.slots[slot]})
+	writes, err := s.Do(m.view(m.slots[slot]))
 	if err != nil {
 		return err
 	}
@@ -132,7 +143,7 @@ func (m *Memory) Slot(ctx context.Context, slot Slot) (View, error) {
 	if err := m.usable(ctx); err != nil {
 		return View{}, err
 	}
-	return View{Now: m.now(), Attempts: slices.Clone(m.slots[slot])}, nil
+	return m.view(slices.Clone(m.slots[slot])), nil
 }
 
 // Events implements [Store].
@@ -177,7 +188,7 @@ func (m *Memory) TakeDue(ctx context.Context, limit int, lease time.Duration) (V
 	if err := m.usable(ctx); err != nil {
 		return View{}, err
 	}
-	v := View{Now: m.now()}
+	v := m.view(nil)
 	for id := range m.open {
 		a, err := m.attempt(id)
 		if err != nil {

@@ -67,6 +67,9 @@ func (a *Attempt) absorbSends(e Evidence) {
 	}
 	// No request of a claim leaves after its deadline, however late its end is recorded.
 	until := e.At
+	if a.UpdatedAt.After(until) { // the clock was set back since
+		until = a.UpdatedAt
+	}
 	if i >= 0 {
 		until = earlier(until, a.Claims[i].Until)
 		a.Claims = without(a.Claims, i)
@@ -298,7 +301,7 @@ func (a *Attempt) fold(e Evidence) {
 	case a.abandonable(e.Rule, now):
 		a.end(StatusAbandoned, ReasonNotFound)
 	default:
-		a.stayOpen(a.Reason, now)
+		a.stayOpen(a.openReason(), now)
 	}
 }
 
@@ -360,6 +363,14 @@ func (a *Attempt) stayOpen(why Reason, now time.Time) {
 		a.NextCheckAt = now // nobody has planned a question yet
 	}
 	a.Status, a.Reason = StatusUnknown, why
+}
+
+// openReason says why an attempt is open. A decline is no reason for that: it is one that does not prove enough.
+func (a *Attempt) openReason() Reason {
+	if a.Reason == ReasonDeclined {
+		return ReasonUnproven
+	}
+	return a.Reason
 }
 
 func (a *Attempt) backToPrepared(e Evidence) {

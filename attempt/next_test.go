@@ -37,7 +37,7 @@ func TestNext_OneClaim(t *testing.T) {
 		{"declined by a charge that failed", []attempt.Send{charged(failed("ch_1"))}, attempt.StatusDeclined, attempt.Declined, attempt.MovedNo, attempt.ReasonDeclined},
 		{"a kept decline speaks for the lost send before it", []attempt.Send{lost(), refused(true)}, attempt.StatusDeclined, attempt.Declined, attempt.MovedNo, attempt.ReasonDeclined},
 		{"a kept decline speaks for the lost send after it", []attempt.Send{refused(true), lost()}, attempt.StatusDeclined, attempt.Declined, attempt.MovedNo, attempt.ReasonDeclined},
-		{"a decline that is not kept does not", []attempt.Send{lost(), refused(false)}, attempt.StatusUnknown, attempt.UnknownOutcome, attempt.MovedMaybe, attempt.ReasonDeclined},
+		{"a decline that is not kept does not", []attempt.Send{lost(), refused(false)}, attempt.StatusUnknown, attempt.UnknownOutcome, attempt.MovedMaybe, attempt.ReasonUnproven},
 		{"rejected (C18 d)", []attempt.Send{rejected()}, attempt.StatusRejected, attempt.ContractViolation, attempt.MovedNo, attempt.ReasonRefused},
 		{"rejected after a time-out", []attempt.Send{lost(), rejected()}, attempt.StatusUnknown, attempt.ContractViolation, attempt.MovedMaybe, attempt.ReasonRefused},
 		{"a time-out after a rejection", []attempt.Send{rejected(), lost()}, attempt.StatusUnknown, attempt.ContractViolation, attempt.MovedMaybe, attempt.ReasonRefused},

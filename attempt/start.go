@@ -155,7 +155,7 @@ func (s *Start) withLive(v View, live Attempt) ([]Write, error) {
 		}
 		return s.refuse(live, &ConflictError{Attempt: live, Differs: differs})
 	}
-	if differs == "" && s.Claim > 0 && live.MaySend(s.Resend, v.Now, s.SendSpan) {
+	if differs == "" && s.Claim > 0 && v.maySend(live, s.Resend, s.SendSpan) {
 		return s.takeUp(v, live)
 	}
 	if s.Claim > 0 && s.mayAsk() && s.ours(live) {
@@ -329,7 +329,7 @@ func (s *Start) withID(v View) ([]Write, error) {
 	if _, owed := owing(v); owed {
 		return s.keep(a, ReasonRefundOwed, nil)
 	}
-	if a.MaySend(s.Resend, v.Now, s.SendSpan) {
+	if v.maySend(a, s.Resend, s.SendSpan) {
 		return s.takeUp(v, a)
 	}
 	if s.mayAsk() {

@@ -169,10 +169,12 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 	}
 	p.log.add(x)
 	x.id = string(appendID(make([]byte, 0, 16), "req_", uint32(x.number)))
+	answered := false
 	if in.key != "" && !p.config.IgnoreKeys {
 		client := p.client(in.client)
 		x.entry = p.keys.see(keyHash(p.seed, client, in.key), client, in.key)
 		p.keys.sweep(p.seed, x.now.UnixNano(), int64(p.config.KeyRetention))
+		answered = p.keys.list.at(x.entry).state == keyDone
 	}
 	switch {
 	case c.refuse != nil:
@@ -180,7 +182,7 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 	case x.plan.executes() && !in.cut:
 		x.ans = x.execute()
 	}
-	if x.end == endCrash && x.entry != 0 {
+	if x.end == endCrash && x.entry != 0 && !answered { // an answer that is stored outlives a crash
 		e := p.keys.list.at(x.entry)
 		e.state, e.print, e.end = keyLocked, x.print, x.now.Add(p.config.LockTimeout).UnixNano()
 		x.keeps, x.touched = false, true

@@ -83,7 +83,10 @@ func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply 
 		// It may be the answer to the request before ours (response desynchronisation).
 		s.Verdict, s.Reason = attempt.Unavailable, attempt.ReasonUnproven
 	case reply.Verdict == attempt.Refused:
-		s.Reason, s.Kept = orDefault(s.Reason, attempt.ReasonDeclined), key.KeepsEveryAnswer
+		s.Reason = orDefault(s.Reason, attempt.ReasonDeclined)
+		// It speaks for other sends under the key only if it is surely the provider's own: a gateway may refuse the repetition of
+		// what the provider has booked.
+		s.Kept = key.KeepsEveryAnswer && (reply.Reference == a.Reference || reply.Replayed)
 	default:
 		s.Reason = orDefault(s.Reason, attempt.ReasonRefused)
 	}

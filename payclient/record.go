@@ -48,7 +48,6 @@ func (c *Client) record(ctx context.Context, rec *attempt.Record, known *attempt
 	if errors.Is(err, attempt.ErrInTx) || errors.Is(err, attempt.ErrNotFound) {
 		return err // no repetition can help
 	}
-	c.sawNotRecorded(ctx, known, err)
 	stored := make(chan struct{})
 	background := *rec // the caller may go on with its own
 	c.pending.Add(1)
@@ -56,6 +55,7 @@ func (c *Client) record(ctx context.Context, rec *attempt.Record, known *attempt
 		defer c.pending.Done()
 		c.recordUntilStored(context.WithoutCancel(ctx), &background, known, stored)
 	}()
+	c.sawNotRecorded(ctx, known, err) // with the storing on its way: an observer may panic
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {

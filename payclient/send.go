@@ -241,7 +241,7 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 			s.client.closeIdle() // so that the next answer is the first on its connection
 		}
 		// A failure that the provider has stored under the key comes back for ever.
-		final = reply.NoRetry || reply.Replayed
+		final = reply.NoRetry || reply.Replayed && send.Reason != attempt.ReasonUnproven
 	case attempt.Violated:
 		if send.Charge == nil {
 			s.health = failing

@@ -429,14 +429,20 @@ func TestWireF69Desynchronised(t *testing.T) {
 // A refusal that names nobody is believed on a fresh connection only: on a used one it may answer the request before.
 func TestWireF69RefusalThatNamesNobody(t *testing.T) {
 	t.Parallel()
-	for status, final := range map[int]struct {
-		told told
-		log  string
+	toldUnknown := told{payclient.UnknownOutcome, payclient.MovedMaybe}
+	for _, final := range []struct {
+		name   string
+		status int
+		marked bool // as the provider's own answer from before
+		told   told
+		log    string
 	}{
-		401: {toldViolation, "unavailable/unproven rejected/refused"}, // the first may have been executed: never a rejection
-		402: {toldDeclined, "unavailable/unproven refused/declined"},  // kept under the key: it speaks for both
+		{"401", 401, false, toldViolation, "unavailable/unproven rejected/refused"},        // the first may have been executed: never a rejection
+		{"402", 402, false, toldUnknown, "unavailable/unproven refused/declined"},          // a gateway may say so of the repetition
+		{"402 replayed", 402, true, toldDeclined, "unavailable/unproven refused/declined"}, // kept under the key: it speaks for both
 	} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
+		status := final.status
+		t.Run(final.name, func(t *testing.T) {
 			t.Parallel()
 			var warmed atomic.Bool
 			server := wiretest.Listen(t, func(c *wiretest.Conn) {
@@ -449,7 +455,11 @@ func TestWireF69RefusalThatNamesNobody(t *testing.T) {
 						c.Say(wireApprove(q))
 						continue
 					}
-					c.Say(wireProblem(status, "no"))
+					answer := wireProblem(status, "no")
+					if final.marked {
+						answer = strings.Replace(answer, "\r\n\r\n", "\r\nIdempotent-Replayed: true\r\n\r\n", 1)
+					}
+					c.Say(answer)
 				}
 			})
 			r := wireClient(t, server.URL(), func(c *payclient.Config, _ *standard.Config) { c.Retries = 1 })
