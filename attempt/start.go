@@ -203,8 +203,8 @@ func (s *Start) answeredBefore(attempts []Attempt) (Attempt, bool) {
 		if a.Status != StatusDeclined && !(a.Status == StatusAbandoned && a.Reason == ReasonSuperseded) {
 			continue
 		}
-		if a.Amount != s.Intent.Amount {
-			continue
+		if a.Amount != s.Intent.Amount || !s.ours(a) {
+			continue // another payment, or another place: what was declined there may be tried here
 		}
 		if same, known := s.Digester.Same(a.Source, s.Intent.Source); same || !known {
 			return a, true

@@ -371,6 +371,14 @@ func TestStart_AnotherProvider(t *testing.T) {
 		move(s)
 		s.decided(s.pay(wants{id: s.nth(1).ID}), attempt.DecidedRefuse, 1, attempt.ErrNotPaid)
 		s.is(1, attempt.StatusPrepared)
+
+		// A decline answers at its place only.
+		s = open(t)
+		s.pay(wants{})
+		s.end(1, refused(true))
+		s.decided(s.pay(wants{}), attempt.DecidedTell, 1, nil)
+		move(s)
+		s.decided(s.pay(wants{}), attempt.DecidedSend, 2, nil)
 	}
 }
 

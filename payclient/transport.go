@@ -28,6 +28,9 @@ type TransportConfig struct {
 	RootCAs *x509.CertPool
 	// ClientCertificates are presented if the provider asks.
 	ClientCertificates []tls.Certificate
+	// CloseAfterUse makes a connection for each request. It costs a handshake a payment, and no answer to another request
+	// can arrive on it, nor be quoted by net/http in the process's default logger.
+	CloseAfterUse bool
 	// Proxy sends everything through an HTTP proxy. Nil: none. The environment's proxy settings are never used.
 	Proxy *url.URL
 }
@@ -45,6 +48,7 @@ func NewTransport(cfg TransportConfig) *http.Transport {
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.RootCAs, Certificates: cfg.ClientCertificates},
 		Protocols:              protocols,
 		DisableCompression:     true,
+		DisableKeepAlives:      cfg.CloseAfterUse,
 		MaxResponseHeaderBytes: 64 << 10,
 		ResponseHeaderTimeout:  cfg.ResponseHeaderTimeout,
 		IdleConnTimeout:        orDefault(cfg.IdleTimeout, 20*time.Second),

@@ -157,6 +157,8 @@ func (p *paying) run(ctx context.Context) (err error) {
 		return fatal(fmt.Errorf("%s: %w", p.name(), err))
 	}
 
+	rows.CardLikeOrders = p.settings.cardOrders
+
 	signals := catchInterrupts(ctx, p.interrupted)
 	defer signals.release()
 	// Whoever read the results may go away: then writing them fails, and the program ends in good order.
@@ -198,11 +200,14 @@ func (p *paying) run(ctx context.Context) (err error) {
 		Place: p.place, Digester: digester, Waits: func(w batch.Wait) { p.tell("%s", waitText(w)) },
 	}
 	stop := work.Do(signals.start, signals.calls)
-	// Every outcome that was received is stored before the program ends.
-	if err := client.Close(context.WithoutCancel(ctx)); err != nil {
-		return fatal(err)
+	// Every outcome that was received is stored before the program ends, unless somebody asks for the end three times: then
+	// the attempts concerned are open in the database, and the next run goes on with them.
+	closed := client.Close(signals.storing)
+	ended := p.end(stop)
+	if closed != nil {
+		return exitWith(exitUnknown, fmt.Errorf("%w; run the same command again when the database can be written", closed))
 	}
-	return p.end(stop)
+	return ended
 }
 
 // keep returns the error that ends the program: an earlier one goes first.
@@ -260,8 +265,10 @@ func (p *paying) interrupted(n int) {
 	switch n {
 	case 1:
 		p.tell("interrupted: no further payment is begun, those under way are ended (once more: cut them off; what is known of them is stored all the same)")
+	case 2:
+		p.tell("interrupted again: calls under way are cut off and their outcomes stored (once more: give up storing what the database does not take)")
 	default:
-		p.tell("interrupted again: calls under way are cut off and their outcomes stored")
+		p.tell("interrupted a third time: what the database does not take is given up, the payments concerned stay open")
 	}
 }
 

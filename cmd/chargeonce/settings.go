@@ -28,6 +28,7 @@ type settings struct {
 	url         string
 	output      outputFormat
 	noInput     bool
+	cardOrders  bool
 	concurrency int
 	settleFor   time.Duration
 	who         string
@@ -116,6 +117,7 @@ var allSettings = []setting{
 		return nil
 	}},
 	{key: "no_input", help: "never wait for a person", set: boolean(func(s *settings) *bool { return &s.noInput })},
+	{key: "card_like_orders", help: "take orders of digits only that could be card numbers: they are stored and shown", set: boolean(func(s *settings) *bool { return &s.cardOrders })},
 	{key: "concurrency", help: "calls under way at once", set: number(1, 1000, func(s *settings) *int { return &s.concurrency })},
 	{key: "settle", help: "how long the provider is asked about a payment that is unknown", set: func(s *settings, text string) error {
 		if text == "0" || text == "0s" {

@@ -15,12 +15,14 @@ var errInterrupted = errors.New("interrupted")
 // calls under way are to end too. What they have learnt is stored all the same.
 type interrupts struct {
 	start, calls context.Context
+	storing      context.Context // ends with the third: what cannot be stored is given up
 	release      func()
 }
 
 func catchInterrupts(parent context.Context, told func(n int)) *interrupts {
 	start, stop := context.WithCancelCause(parent)
 	calls, cut := context.WithCancelCause(parent)
+	storing, giveUp := context.WithCancelCause(context.WithoutCancel(parent))
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
@@ -37,13 +39,17 @@ func catchInterrupts(parent context.Context, told func(n int)) *interrupts {
 			if n > 1 {
 				cut(errInterrupted)
 			}
+			if n > 2 {
+				giveUp(errInterrupted)
+			}
 		}
 	})
-	return &interrupts{start: start, calls: calls, release: func() {
+	return &interrupts{start: start, calls: calls, storing: storing, release: func() {
 		signal.Stop(signals)
 		close(done)
 		ended.Wait()
 		stop(nil)
 		cut(nil)
+		giveUp(nil)
 	}}
 }

@@ -354,3 +354,28 @@ func TestAReadErrorIsNotTheEndOfTheFile(t *testing.T) {
 		}
 	}
 }
+
+// A shop's own order numbers may look like card numbers; whoever knows that says so.
+func TestCardLikeOrders(t *testing.T) {
+	for _, tt := range []struct {
+		order   string
+		allowed bool
+		problem bool
+	}{
+		{"4111111111111111", false, true},
+		{"4111111111111111", true, false},
+		{"4111 1111 1111 1111", true, true}, // nobody numbers orders like that
+		{"o-4111111111111111", true, true},
+		{"1001", false, false},
+	} {
+		r, err := batch.NewReader(strings.NewReader("order,amount,currency,source\n"+tt.order+",1.00,EUR,tok_visa\n"), batch.CSV)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.CardLikeOrders = tt.allowed
+		_, err = r.Next()
+		if (err != nil) != tt.problem {
+			t.Errorf("%s, allowed %t: %v", tt.order, tt.allowed, err)
+		}
+	}
+}

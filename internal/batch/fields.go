@@ -13,7 +13,7 @@ import (
 //
 // What only a new payment may not be, a currency that was withdrawn for instance, is no business of the reader: the row may
 // ask about a payment made long ago.
-func (f *fields) parse(i *attempt.Intent) []Problem {
+func (f *fields) parse(i *attempt.Intent, cardLikeOrders bool) []Problem {
 	var problems []Problem
 	wrong := func(column int, reason string) {
 		problems = append(problems, Problem{Field: columnNames[column], Reason: reason})
@@ -32,10 +32,17 @@ func (f *fields) parse(i *attempt.Intent) []Problem {
 	noCard := func(column int, err error) {
 		if HoldsCard(f.value[column]) {
 			err = errors.New("holds what looks like a card number, which would be stored and shown")
+			if column == colOrder {
+				err = fmt.Errorf("%w (card_like_orders = true takes a shop's own numbers)", err)
+			}
 		}
 		invalid(column, err)
 	}
-	noCard(colOrder, attempt.Slot{Order: i.Order}.Validate())
+	if order := f.value[colOrder]; cardLikeOrders && strings.Trim(order, "0123456789") == "" {
+		invalid(colOrder, attempt.Slot{Order: i.Order}.Validate())
+	} else {
+		noCard(colOrder, attempt.Slot{Order: i.Order}.Validate())
+	}
 	noCard(colAccount, attempt.Slot{Order: "x", Account: i.Account}.Validate())
 	noCard(colPurpose, attempt.Slot{Order: "x", Purpose: i.Purpose}.Validate())
 

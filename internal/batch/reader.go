@@ -17,6 +17,10 @@ const MaxRow = 64 << 10
 
 // Reader reads the rows of a file, one after the other. It is for one goroutine.
 type Reader struct {
+	// CardLikeOrders lets rows pass whose order is made of digits and could be a card number: a shop's own numbers of 13 to 19
+	// digits have a right check digit by chance, every tenth of them.
+	CardLikeOrders bool
+
 	in      *bufio.Reader
 	read    func() (fields, error)
 	line    int // of the row at hand
@@ -84,7 +88,7 @@ func (r *Reader) Next() (Row, error) {
 	row := Row{Line: f.line}
 	problems := f.problems
 	if len(problems) == 0 {
-		problems = f.parse(&row.Intent)
+		problems = f.parse(&row.Intent, r.CardLikeOrders)
 	}
 	why := Malformed
 	slot := attempt.Slot{Account: f.value[colAccount], Order: f.value[colOrder], Purpose: f.value[colPurpose]}.WithDefaults()
