@@ -153,7 +153,7 @@ func (s *Store) lock(c *call, begin func() error) error {
 			} else if time.Since(c.since) >= lockLimit {
 				s.queue.expire(c, false, errLate)
 			}
-		case tries == 2:
+		case tries == 2 || errors.Is(err, errMoved):
 			return err
 		default:
 			s.write.drop() // perhaps it is the connection that is broken

@@ -17,8 +17,9 @@ import (
 
 // connector opens connections and lets none out that is not durable.
 type connector struct {
-	base driver.Connector
-	read bool
+	base     driver.Connector
+	read     bool
+	location *location // where the connections must lead
 }
 
 func newConnector(path string, read bool) (*connector, error) {
@@ -42,7 +43,7 @@ func newConnector(path string, read bool) (*connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connector{base: base, read: read}, nil
+	return &connector{base: base, read: read, location: new(location)}, nil
 }
 
 // Driver implements driver.Connector.
@@ -51,11 +52,18 @@ func (c *connector) Driver() driver.Driver { return c.base.Driver() }
 // Connect implements driver.Connector: it sets what durability needs and reads it back, since SQLite ignores a pragma
 // that it cannot obey.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	// Before, since SQLite would make a log anew that is missing; and afterwards, since meanwhile the file may have changed.
+	if err := c.location.check(); err != nil {
+		return nil, err
+	}
 	conn, err := c.base.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.prepare(ctx, conn); err != nil {
+	if err = c.prepare(ctx, conn); err == nil {
+		err = c.location.check()
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil

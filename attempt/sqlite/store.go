@@ -3,9 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -22,14 +24,16 @@ type Options struct {
 
 // Store keeps attempts in a SQLite file. It implements [attempt.Store].
 type Store struct {
-	path string
-	now  func() time.Time
+	path     string
+	now      func() time.Time
+	location location
 
 	reads    *sql.DB // connections that only read; they never wait for the writer
 	prepared [statementCount]*sql.Stmt
-	queue    queue  // what waits to be written, and who writes
-	write    writer // belongs to the call that leads the queue
-	onBusy   func() // nil but in tests: another connection holds the lock
+	anchor   *sql.Conn // idle: while it is open, nobody removes the log
+	queue    queue     // what waits to be written, and who writes
+	write    writer    // belongs to the call that leads the queue
+	onBusy   func()    // nil but in tests: another connection holds the lock
 }
 
 var _ attempt.Store = (*Store)(nil)
@@ -75,9 +79,10 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	writes.location, reads.location, s.write.location = &s.location, &s.location, &s.location
 	s.write.db = sql.OpenDB(writes)
 	s.reads = sql.OpenDB(reads)
-	s.reads.SetMaxOpenConns(readers)
+	s.reads.SetMaxOpenConns(readers + 1)
 	s.reads.SetMaxIdleConns(readers)
 	if err := s.setUp(ctx); err != nil {
 		return errors.Join(err, s.release())
@@ -87,11 +92,15 @@ func (s *Store) open(ctx context.Context) error {
 
 // setUp migrates, and tries both kinds of connection.
 func (s *Store) setUp(ctx context.Context) error {
-	if err := s.write.connect(ctx); err != nil {
+	err := s.locate(ctx)
+	if err != nil {
+		return err
+	}
+	if s.anchor, err = s.reads.Conn(ctx); err != nil {
 		return err
 	}
 	current := false
-	err := pollBusy(ctx, lockLimit, func() error {
+	err = pollBusy(ctx, lockLimit, func() error {
 		return s.write.with(func(r *rawSession) (err error) {
 			current, err = isCurrent(r)
 			return err
@@ -109,6 +118,45 @@ func (s *Store) setUp(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// locate opens the writer's connection and notes which files it has open.
+func (s *Store) locate(ctx context.Context) error {
+	name, err := filepath.Abs(s.path)
+	if err != nil {
+		return err
+	}
+	for tries := 1; ; tries++ {
+		var before location
+		if err := before.remember(name); err != nil {
+			return err
+		}
+		if err := s.write.connect(ctx); err != nil {
+			return err
+		}
+		var file string // where links lead: SQLite keeps the log there
+		err := s.write.with(func(r *rawSession) error {
+			return r.query1("SELECT file FROM pragma_database_list WHERE name = 'main'", func(row []driver.Value) error {
+				d := decoder{values: row}
+				file = d.text("file")
+				return d.err
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.location.remember(name, file+"-wal", file+"-shm"); err != nil {
+			return err
+		}
+		moved := before.check()
+		if moved == nil || tries == 3 {
+			return moved
+		}
+		// Once more: a file of a lower layer becomes another one when it is opened for writing, see
+		// https://docs.kernel.org/filesystems/overlayfs.html.
+		s.write.drop()
+		s.location = location{}
+	}
 }
 
 // create makes the file if there is none. A file that exists is not opened here: closing it again would drop the locks
@@ -143,7 +191,11 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) release() error {
-	return errors.Join(s.write.close(), s.reads.Close())
+	var err error
+	if s.anchor != nil {
+		err = s.anchor.Close()
+	}
+	return errors.Join(err, s.write.close(), s.reads.Close())
 }
 
 // unavailable wraps an error of the database's.

@@ -75,7 +75,12 @@ func (s *Store) beginTx(c *call) (tx *sql.Tx, err error) {
 			return err
 		}
 		// Not under c.ctx: InTx itself rolls back when that ends, and knows when it has.
-		tx, err = s.write.conn.BeginTx(context.WithoutCancel(c.ctx), nil)
+		if tx, err = s.write.conn.BeginTx(context.WithoutCancel(c.ctx), nil); err != nil {
+			return err
+		}
+		if moved := s.write.location.check(); moved != nil {
+			err = errors.Join(moved, tx.Rollback())
+		}
 		return err
 	})
 	if !s.queue.takeAlone(c) { // it has expired

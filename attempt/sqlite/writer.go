@@ -12,10 +12,11 @@ import (
 // queue. No context reaches a statement of the writer's, so that each runs to its end and nobody has to guess what became
 // of it.
 type writer struct {
-	db   *sql.DB
-	conn *sql.Conn // nil: to be opened
-	raw  rawSession
-	last int // how many items the last batch had
+	db       *sql.DB
+	conn     *sql.Conn // nil: to be opened
+	raw      rawSession
+	location *location // where it must write
+	last     int       // how many items the last batch had
 
 	commits int // so far
 }
@@ -88,7 +89,17 @@ func (w *writer) transaction(ctx context.Context, limit time.Duration, f func(se
 	return w.commit()
 }
 
-func (w *writer) begin() error { return w.do(stmtBegin) }
+// begin begins a transaction, unless what it writes would be lost.
+func (w *writer) begin() error {
+	if err := w.do(stmtBegin); err != nil {
+		return err
+	}
+	if err := w.location.check(); err != nil {
+		w.rollback()
+		return err
+	}
+	return nil
+}
 
 // errCommit marks an error of COMMIT itself: whether it took effect has to be read back.
 var errCommit = errors.New("commit")
