@@ -245,7 +245,7 @@ func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) erro
 	if d.Kind == attempt.DecidedRefuse {
 		return c.refused(d)
 	}
-	r := resultOf(d.Attempt, d.Now)
+	r := resultOf(&d.Attempt, d.Now)
 	r.Existing = d.Existing
 	if d.Kind == attempt.DecidedTell && r.notPaid {
 		return r, &attempt.NotPaidError{Attempt: d.Attempt, Reason: r.Reason}
@@ -282,19 +282,20 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 		if err := c.cfg.Store.Apply(ctx, s.Step()); err != nil {
 			return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, err)
 		}
-		d := s.Decision
-		switch d.Kind {
-		case attempt.DecidedSend:
+		if s.Decision.Kind == attempt.DecidedSend {
 			r, err := c.send(ctx, s, began)
 			if err == nil && r.Outcome == Approved && r.RecordErr == nil {
 				c.reuse(s)
 			}
 			return r, err
+		}
+		d := s.Decision
+		switch d.Kind {
 		case attempt.DecidedRefuse:
 			return c.refused(d)
 		case attempt.DecidedAsk:
 			if err := c.askFirst(ctx, d); err != nil {
-				return resultOf(d.Attempt, d.Now), err
+				return resultOf(&d.Attempt, d.Now), err
 			}
 			s.Asked = true
 		default:
@@ -323,7 +324,7 @@ func (c *Client) askFirst(ctx context.Context, d attempt.Decision) error {
 
 // told tells of an attempt that this call does not send.
 func (c *Client) told(d attempt.Decision) (Result, error) {
-	r := resultOf(d.Attempt, d.Now)
+	r := resultOf(&d.Attempt, d.Now)
 	r.Existing = true
 	if d.Reason != "" {
 		r.Reason = d.Reason
@@ -338,13 +339,13 @@ func (c *Client) refused(d attempt.Decision) (Result, error) {
 	if d.Attempt.ID == "" {
 		return Result{}, d.Err
 	}
-	r := resultOf(d.Attempt, d.Now)
+	r := resultOf(&d.Attempt, d.Now)
 	r.Existing = true
 	return r, d.Err
 }
 
 // send sends a claimed attempt, records what came of it, and asks once where that leaves it open and time is left.
-func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Result, error) {
+func (c *Client) send(ctx context.Context, start *starting, began time.Time) (r Result, err error) {
 	a, source := &start.Decision.Attempt, start.Intent.Source
 	s := &start.sending
 	s.client, s.ctx, s.a, s.source, s.clean.source = c, ctx, a, source, source
@@ -361,13 +362,13 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (Re
 	if s.stopErr == nil {
 		s.run()
 	}
-	after, now, err := c.recordSends(s, &start.record)
-	r := c.resultAfter(s, after, now, err)
+	after, now, notStored := c.recordSends(s, &start.record)
+	r = c.resultAfter(s, after, now, notStored)
 	if r.Open() && r.RecordErr == nil && s.worthAsking() {
-		if _, err := c.askAndRecord(ctx, after, now, s.callUntil); err == nil {
+		if _, err := c.askAndRecord(ctx, *after, now, s.callUntil); err == nil {
 			if view, err := c.cfg.Store.Slot(ctx, after.Slot); err == nil {
 				if known, ok := view.Find(after.ID); ok {
-					r = c.resultAfter(s, known, view.Now, nil)
+					r = c.resultAfter(s, &known, view.Now, nil)
 				}
 			}
 		}
@@ -387,8 +388,8 @@ func (s *sending) worthAsking() bool {
 }
 
 // resultAfter tells of an attempt after this call's sends.
-func (c *Client) resultAfter(s *sending, a attempt.Attempt, now time.Time, recordErr error) Result {
-	r := resultOf(a, now)
+func (c *Client) resultAfter(s *sending, a *attempt.Attempt, now time.Time, recordErr error) (r Result) {
+	r = resultOf(a, now)
 	if recordErr != nil {
 		r.RecordErr = recordErr
 		if r.Outcome != Approved {
@@ -447,7 +448,8 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	if len(view.Attempts) == 0 {
 		return Result{}, view, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
 	}
-	r := resultOf(standing(view), view.Now)
+	speaks := standing(view)
+	r := resultOf(&speaks, view.Now)
 	r.Existing = true
 	return r, view, nil
 }

@@ -12,19 +12,19 @@ import (
 
 // recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
 // store's clock; with an error the attempt as it will be once the write, which goes on, succeeds.
-func (c *Client) recordSends(s *sending, rec *attempt.Record) (attempt.Attempt, time.Time, error) {
+func (c *Client) recordSends(s *sending, rec *attempt.Record) (*attempt.Attempt, time.Time, error) {
 	rec.ID, rec.Who = s.a.ID, c.cfg.Who
 	rec.Evidence.Kind, rec.Evidence.Fence, rec.Evidence.Sends = attempt.EvidenceSends, s.a.Fence, s.log
 	rec.Evidence.KeepsAnswers = c.caps.Key.KeepsEveryAnswer
 	err := c.record(s.ctx, rec, s.a, latest(s.claimUntil, time.Now().Add(time.Second)))
 	if err == nil {
-		return rec.Attempt, rec.Now, nil
+		return &rec.Attempt, rec.Now, nil
 	}
 	now := s.claimed.Add(time.Since(s.began))
 	e := rec.Evidence
 	e.At = now
 	after, _ := attempt.Next(*s.a, e)
-	return after, now, err
+	return &after, now, err
 }
 
 func latest(a, b time.Time) time.Time {

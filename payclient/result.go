@@ -67,14 +67,17 @@ func (r Result) Open() bool {
 }
 
 // resultOf tells of an attempt as it stands at a time of the store's clock.
-func resultOf(a attempt.Attempt, now time.Time) Result {
+func resultOf(a *attempt.Attempt, now time.Time) (r Result) {
 	told := a.Tell(now)
-	r := Result{
+	r = Result{
 		Outcome: told.Outcome, Moved: told.Moved, Reason: told.Reason, notPaid: told.NotPaid,
 		AttemptID: a.ID, Key: a.Key, Reference: a.Reference, ChargeID: a.ChargeID,
 		StatusCode: a.Answer.StatusCode, RequestID: a.Answer.RequestID, Code: a.Answer.Code,
 		DeclineCode: a.Answer.DeclineCode, Sends: a.Sends, Replayed: a.Answer.Replayed,
-		NextAction: a.NextAction(), Attempt: a,
+		Attempt: *a,
+	}
+	if len(a.Charges) > 0 {
+		r.NextAction = a.NextAction()
 	}
 	if r.ChargeID == "" && len(a.Charges) > 0 {
 		r.ChargeID = a.Charges[0].ID
