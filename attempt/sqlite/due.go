@@ -33,7 +33,7 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration) (at
 }
 
 func (s *Store) takeDue(tx session, limit int, lease time.Duration) (v attempt.View, broken, err error) {
-	v.Now = s.present()
+	v.Now, v.Latest = s.clock.present()
 	var ids []string
 	err = tx.query(stmtDue, func(row []driver.Value) error {
 		d := decoder{values: row}
@@ -53,6 +53,10 @@ func (s *Store) takeDue(tx session, limit int, lease time.Duration) (v attempt.V
 			}
 			a.NextCheckAt = next
 			v.Attempts = append(v.Attempts, a)
+			s.clock.saw(a.UpdatedAt)
+			if a.UpdatedAt.After(v.Latest) {
+				v.Latest = a.UpdatedAt
+			}
 			return nil
 		}, id)
 		if err != nil {

@@ -25,6 +25,7 @@ func (s *Store) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attem
 				return
 			}
 			page, more, err := next(r)
+			s.clock.sawAttempts(page)
 			for _, a := range page {
 				if !filter.Selects(a) {
 					continue

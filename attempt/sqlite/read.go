@@ -33,6 +33,7 @@ func (s *Store) Attempt(ctx context.Context, id string) (attempt.Attempt, error)
 	case !found:
 		return attempt.Attempt{}, notFound(id)
 	}
+	s.clock.saw(a.UpdatedAt)
 	return a, nil
 }
 
@@ -42,15 +43,15 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 	if err != nil {
 		return attempt.View{}, err
 	}
-	v := attempt.View{Now: s.present()}
+	var found []attempt.Attempt
 	n, err := number(r, stmtSlotByName, slot.Order, slot.Account, slot.Purpose)
 	if err == nil && n != 0 {
-		v.Attempts, err = attemptsOf(r, n)
+		found, err = attemptsOf(r, n)
 	}
 	if err != nil {
 		return attempt.View{}, s.unavailable(err)
 	}
-	return v, nil
+	return s.clock.view(found), nil
 }
 
 // Events implements [attempt.Store].

@@ -25,7 +25,7 @@ func (s *Store) runStep(tx session, step *attempt.Step, b *belief) ([]attempt.Wr
 	if err != nil {
 		return nil, err
 	}
-	writes, err := decide(step, slot.name, attempt.View{Now: s.present(), Attempts: before})
+	writes, err := decide(step, slot.name, s.clock.view(before))
 	if err != nil || len(writes) == 0 {
 		return nil, err
 	}
@@ -50,18 +50,19 @@ type belief struct {
 // true, nor has an error: then the step has to be run on what is really there.
 func (s *Store) believe(step *attempt.Step) belief {
 	b := belief{slot: step.Slot}
-	var known []attempt.Attempt
+	var v attempt.View
 	var old *attempt.Attempt
 	switch {
 	case step.Fresh && step.ID == "":
 	case step.Guess != nil && (step.ID == "" || step.ID == step.Guess.ID):
-		known = []attempt.Attempt{*step.Guess}
-		old = &known[0]
+		v.Attempts = []attempt.Attempt{*step.Guess}
+		old = &v.Attempts[0]
 		b.slot = old.Slot
 	default:
 		return belief{}
 	}
-	writes, err := decide(step, b.slot, attempt.View{Now: s.present(), Attempts: known})
+	v.Now, v.Latest = s.clock.present() // nobody knows yet whether the guess is true, or of when
+	writes, err := decide(step, b.slot, v)
 	if err != nil || len(writes) != 1 || old != nil && writes[0].Attempt.ID != old.ID {
 		return belief{}
 	}

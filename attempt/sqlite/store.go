@@ -25,7 +25,7 @@ type Options struct {
 // Store keeps attempts in a SQLite file. It implements [attempt.Store].
 type Store struct {
 	path     string
-	now      func() time.Time
+	clock    clock
 	location location
 
 	reads    *sql.DB // connections that only read; they never wait for the writer
@@ -48,10 +48,8 @@ const readers = 4
 // weaker syncing, an in-memory or read-only database; and with [attempt.ErrUnavailable] where the file cannot be opened,
 // or its schema is of a later release.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
-	s := &Store{path: path, now: opts.Now}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s := &Store{path: path}
+	s.clock.set(opts.Now)
 	if err := s.open(ctx); err != nil {
 		if !errors.Is(err, attempt.ErrNotDurable) {
 			err = fmt.Errorf("%w: %w", attempt.ErrUnavailable, err)
@@ -107,8 +105,21 @@ func (s *Store) setUp(ctx context.Context) error {
 		})
 	})
 	if err == nil && !current {
-		err = s.write.transaction(ctx, lockLimit, func(tx session) error { return migrate(tx, s.present()) })
+		err = s.write.transaction(ctx, lockLimit, func(tx session) error {
+			now, _ := s.clock.present()
+			return migrate(tx, now)
+		})
 	}
+	if err != nil {
+		return err
+	}
+	err = pollBusy(ctx, lockLimit, func() error {
+		return s.write.with(func(r *rawSession) error {
+			latest, err := latestStored(r)
+			s.clock.saw(latest)
+			return err
+		})
+	})
 	if err != nil {
 		return err
 	}
@@ -175,11 +186,6 @@ func create(path string) error {
 }
 
 var creating sync.Mutex
-
-// present is the time by the store's clock.
-func (s *Store) present() time.Time {
-	return s.now().UTC().Truncate(time.Microsecond)
-}
 
 // Close waits for the steps and the transaction of [Store.InTx] under way and releases the file. It must not be called
 // inside InTx. Whatever is asked of the store afterwards fails with [attempt.ErrUnavailable].

@@ -33,6 +33,8 @@ var rules = []rule{
 	{"list while writing", "who walks the list may settle what it finds", "", listWhileWriting},
 	{"long history", "an attempt that was asked about for a week must still be readable", "", longHistory},
 	{"clock runs backwards", "a clock that is set back must not reorder or lose what was recorded", Clock, clockBackwards},
+	{"a clock set back is seen", "a clock that is set back must not make a key young again", Clock, clockSetBack},
+	{"a clock that runs", "a clock that only runs on must not be taken for one that was set back: nothing would be sent any more", Clock, clockRuns},
 	{"reopened", "what was reported as stored must be there after a restart", Database, reopened},
 	{"two handles", "two processes on one database are two callers like any others", Database, twoHandles},
 	{"transaction", "an attempt must commit with the order it belongs to, or not at all", Transactions, transaction},
