@@ -122,12 +122,18 @@ func Array(array jsontext.Value, element func(value jsontext.Value) error) error
 // IsNull tells whether a value is null.
 func IsNull(value jsontext.Value) bool { return value.Kind() == 'n' }
 
-// String reads a string.
-func String(value jsontext.Value) (string, error) {
+// String reads a string. Of the usual ones it makes no copy.
+func String(value jsontext.Value, usual ...string) (string, error) {
 	if value.Kind() != '"' {
 		return "", errors.New("not a string")
 	}
-	if inner := value[1 : len(value)-1]; bytes.IndexByte(inner, '\\') < 0 {
+	inner := value[1 : len(value)-1]
+	for _, text := range usual {
+		if string(inner) == text {
+			return text, nil
+		}
+	}
+	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), nil
 	}
 	text, err := jsontext.AppendUnquote(nil, value)

@@ -182,7 +182,7 @@ func readChargeObject(object []byte) (data payclient.ChargeData, status string, 
 		case "id":
 			data.ID, err = strictjson.String(v)
 		case "status":
-			status, err = strictjson.String(v)
+			status, err = strictjson.String(v, "succeeded", "pending", "failed")
 		case "amount":
 			var minor int64
 			minor, err = strictjson.Int(v)
