@@ -11,6 +11,10 @@ import (
 const MaxDescriptionLength = 500
 
 // Intent is what is to be paid. The slot it names is paid at most once, however often the intent is given.
+//
+// Everything in it but the Source is stored, sent and shown: it must hold no card details. A Description with a card number
+// is refused, and so is a token that is one. Account, Order and Purpose are not looked at: a merchant's own order number may
+// have 16 digits, and one in ten of those has the check digit of a card number.
 type Intent struct {
 	Account string // the merchant in whose name we charge; empty where there is one
 	Order   string // the order's id: stable across restarts and reruns, never a line number

@@ -48,7 +48,8 @@ func (s Source) IsSensitive() bool { return s.sensitive }
 // IsZero tells whether no source was given.
 func (s Source) IsZero() bool { return s.Reveal() == "" }
 
-// Validate reports a source that is missing, too long, or holds a control character.
+// Validate reports a source that is missing, too long, or holds a control character; and a token that is a card number or
+// has one for a whole word, as "tok_4111111111111111". Digits in a word with letters, as in hexadecimal tokens, are none.
 func (s Source) Validate() error {
 	text := s.Reveal()
 	switch {
@@ -56,56 +57,154 @@ func (s Source) Validate() error {
 		return errors.New("source: empty, want a payment source")
 	case len(text) > MaxSourceLength:
 		return fmt.Errorf("source: %d bytes long, want at most %d", len(text), MaxSourceLength)
-	case !s.sensitive && looksLikeCard(text):
-		return errors.New("source: looks like a card number, want a token; card details are given with attempt.Sensitive")
+	case !s.sensitive && isCardToken(text):
+		return errors.New("source: is or holds what looks like a card number, want a token; card details are given with attempt.Sensitive")
 	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }):
 		return errors.New("source: control character or invalid UTF-8")
 	}
 	return nil
 }
 
-// looksLikeCard tells whether the text is a card number: 13 to 19 digits (spaces and hyphens aside) that begin as those of
-// the card schemes do (2 to 6), with a right check digit, ISO/IEC 7812-1.
-func looksLikeCard(text string) bool {
-	digits, sum := 0, 0
-	var first byte
-	for i := len(text) - 1; i >= 0; i-- {
-		c := text[i]
-		if c == ' ' || c == '-' {
-			continue
-		}
-		if c < '0' || c > '9' {
-			return false
-		}
-		first = c
-		d := int(c - '0')
-		if digits%2 == 1 {
-			if d *= 2; d > 9 {
-				d -= 9
+// Card numbers have 13 to 19 digits.
+const (
+	minCardDigits = 13
+	maxCardDigits = 19
+)
+
+// digits are those of one number, as far as it can be a card's.
+type digits struct {
+	read [maxCardDigits]byte
+	n    int // more than are held: the number is too long
+}
+
+func (d *digits) add(digit byte) {
+	if d.n < maxCardDigits {
+		d.read[d.n] = digit
+	}
+	d.n++
+}
+
+// looksLikeCard tells whether the digits are a card number's: as many, beginning as those of the card schemes do (2 to 6),
+// with a right check digit, ISO/IEC 7812-1.
+func (d *digits) looksLikeCard() bool {
+	if d.n < minCardDigits || d.n > maxCardDigits || d.read[0] < 2 || d.read[0] > 6 {
+		return false
+	}
+	sum := 0
+	for i, digit := range d.read[:d.n] {
+		n := int(digit)
+		if (d.n-i)%2 == 0 {
+			if n *= 2; n > 9 {
+				n -= 9
 			}
 		}
-		sum += d
-		digits++
+		sum += n
 	}
-	return digits >= 13 && digits <= 19 && sum%10 == 0 && first >= '2' && first <= '6'
+	return sum%10 == 0
+}
+
+// isCardToken tells whether a token is a card number, whatever but letters stands between its digits, or has one for a
+// whole word.
+func isCardToken(token string) bool {
+	if !mayHoldCard(token) {
+		return false
+	}
+	var whole, word digits
+	letters, lettersInWord := false, false
+	for _, r := range token {
+		switch digit, ok := digitOf(r); {
+		case ok:
+			whole.add(digit)
+			word.add(digit)
+		case unicode.IsLetter(r):
+			letters, lettersInWord = true, true
+		default:
+			if !lettersInWord && word.looksLikeCard() {
+				return true
+			}
+			word, lettersInWord = digits{}, false
+		}
+	}
+	return !letters && whole.looksLikeCard() || !lettersInWord && word.looksLikeCard()
 }
 
 // holdsCard tells whether a text holds what looks like a card number among other words: digits in one group, or in groups
-// with a space or a hyphen between them.
+// with anything but letters between them.
 func holdsCard(text string) bool {
-	notNumber := func(r rune) bool { return (r < '0' || r > '9') && r != ' ' && r != '-' }
-	for run := range strings.FieldsFuncSeq(text, notNumber) {
-		groups := strings.FieldsFunc(run, func(r rune) bool { return r == ' ' || r == '-' })
-		for first := range groups {
-			number := ""
-			for _, group := range groups[first:] {
-				if number += group; looksLikeCard(number) {
-					return true
-				}
-			}
+	if !mayHoldCard(text) {
+		return false
+	}
+	inGroup := false
+	for i, r := range text {
+		_, isDigit := digitOf(r)
+		if isDigit && !inGroup && beginsWithCard(text[i:]) {
+			return true
 		}
+		inGroup = isDigit
 	}
 	return false
+}
+
+// shortestGroup is how many digits the groups of printed card numbers have at least. Shorter ones are those of dates, times
+// and telephone numbers, which have a right check digit once in ten times; but one and the same mark between all the
+// groups is not how these are written.
+const shortestGroup = 3
+
+// beginsWithCard tells whether one or several of the groups of digits that a text begins with make a card number.
+func beginsWithCard(text string) bool {
+	var number digits
+	between, sinceGroup, inGroup := "", 0, 0
+	short, mixed := false, false
+	for i, r := range text {
+		digit, isDigit := digitOf(r)
+		if !isDigit && inGroup > 0 { // the group's end
+			short = short || inGroup < shortestGroup
+			if number.looksLikeCard() && !(short && mixed) {
+				return true
+			}
+			sinceGroup, inGroup = i, 0
+		}
+		switch {
+		case unicode.IsLetter(r) || number.n > maxCardDigits:
+			return false
+		case !isDigit:
+			continue
+		case inGroup == 0 && number.n > 0:
+			mark := text[sinceGroup:i]
+			mixed = mixed || between != "" && mark != between
+			between = mark
+		}
+		number.add(digit)
+		inGroup++
+	}
+	return inGroup > 0 && number.looksLikeCard() && !(mixed && (short || inGroup < shortestGroup))
+}
+
+// mayHoldCard tells whether there are digits enough: in nearly all texts there are not.
+func mayHoldCard(text string) bool {
+	n := 0
+	for _, r := range text {
+		if unicode.IsDigit(r) {
+			n++
+		}
+	}
+	return n >= minCardDigits
+}
+
+// digitOf returns the value of a decimal digit of any script. The ten of a script stand in ascending order, and nothing but
+// more such tens beside them (The Unicode Standard, section 4.6).
+func digitOf(r rune) (value byte, ok bool) {
+	if r < utf8.RuneSelf {
+		return byte(r - '0'), r >= '0' && r <= '9'
+	}
+	if !unicode.IsDigit(r) {
+		return 0, false
+	}
+	zero := r
+	for unicode.IsDigit(zero - 1) {
+		zero--
+	}
+	return byte((r - zero) % 10), true
 }
 
 const hiddenSource = "[source]"

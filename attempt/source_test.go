@@ -140,7 +140,7 @@ func TestSource_Validate(t *testing.T) {
 		{"the check digit is wrong: some other number", attempt.Token("4242424242424241"), ""},
 		{"12 digits", attempt.Token("000000000000"), ""},
 		{"20 digits", attempt.Token("00000000000000000000"), ""},
-		{"digits in a token", attempt.Token("tok_4242424242424242"), ""},
+		{"a card number in a token", attempt.Token("tok_4242424242424242"), "card number"},
 	} {
 		err := c.source.Validate()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

