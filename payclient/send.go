@@ -457,7 +457,7 @@ func (c *Client) fill(stored []byte, d attempt.Digest, source attempt.Source) (b
 		n := len(body)
 		body, err = c.cfg.Provider.AppendSource(body, source)
 		if err != nil {
-			return nil, "", fmt.Errorf("source: %s", redact(err.Error(), source.Reveal()))
+			return nil, "", fmt.Errorf("source: %s", cleaner{source: source}.text(err.Error()))
 		}
 		if slices.Contains(body[n:], 0) {
 			return nil, "", errors.New("source: rendered with a NUL byte")
