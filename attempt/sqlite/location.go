@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 )
 
 // location is where the database lies: the names of its files, and which files those were when the store was opened. SQLite
@@ -17,7 +16,7 @@ type location struct {
 
 type placed struct {
 	name string
-	was  os.FileInfo
+	was  identity
 }
 
 // errMoved: what is written now would be lost.
@@ -27,11 +26,10 @@ var errMoved = errors.New("the database file was removed or replaced; nothing of
 func (l *location) remember(names ...string) error {
 	files := make([]placed, len(names))
 	for i, name := range names {
-		was, err := os.Stat(name)
+		was, err := identify(name)
 		if err != nil {
 			return err
 		}
-		os.SameFile(was, was) // Windows looks only now which file it is
 		files[i] = placed{name, was}
 	}
 	l.files = files
@@ -41,13 +39,13 @@ func (l *location) remember(names ...string) error {
 // check fails if one of the files is gone, or another one stands under its name.
 func (l *location) check() error {
 	for _, f := range l.files {
-		is, err := os.Stat(f.name)
+		is, err := identify(f.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("%w (%s is gone)", errMoved, f.name)
 		case err != nil:
 			return fmt.Errorf("the database file cannot be looked at; nothing of this was stored: %w", err)
-		case !os.SameFile(f.was, is):
+		case !f.was.same(is):
 			return fmt.Errorf("%w (%s is another file)", errMoved, f.name)
 		}
 	}
