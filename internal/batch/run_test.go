@@ -46,6 +46,14 @@ func (b *bench) client() *payclient.Client {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	b.t.Cleanup(func() {
+		// What a test's store does not take is given up, or it would be tried for as long as the bubble lasts.
+		over, end := context.WithCancel(context.Background())
+		end()
+		if err := c.Close(over); err != nil {
+			b.t.Logf("close: %v", err)
+		}
+	})
 	return c
 }
 
@@ -716,7 +724,8 @@ func TestWhatBreaksTheRunIsToldAfterTheRowsUnderWay(t *testing.T) {
 	t.Run("the store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			r := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_visa\n3,1.00,EUR,tok_visa\n")
+			// The second row is under way when the first is reported, and the third comes after it.
+			r := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_slow_1s\n3,1.00,EUR,tok_visa\n")
 			r.Concurrency = 1
 			report := r.Report
 			r.Report = func(result batch.Result) error {
