@@ -312,7 +312,7 @@ func (s *Start) write(version int, from Status, what What, now time.Time) []Writ
 func (s *Start) withID(v View) ([]Write, error) {
 	a, ok := v.Find(s.ID)
 	if !ok {
-		return nil, fmt.Errorf("attempt %s: %w; nothing was sent", s.ID, ErrNotFound)
+		return nil, ErrNotFound
 	}
 	if _, owed := a.OpenDuty(); owed || a.Status.Final() || !a.ClaimedUntil(v.Now).IsZero() {
 		return s.tell(a)

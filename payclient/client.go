@@ -144,9 +144,20 @@ func (c *Client) StartTx(ctx context.Context, tx attempt.Tx, intent attempt.Inte
 // stored; if it is another one, nothing is sent. A missing, closed or superseded attempt is not sent and none is started:
 // the Result or the error says how it stands, as for Pay; [attempt.ErrNotFound] where there is none.
 func (c *Client) Send(ctx context.Context, id string, source attempt.Source) (Result, error) {
+	if id == "" {
+		return Result{}, fmt.Errorf("%w: id: empty, want that of an attempt; nothing was sent", attempt.ErrInvalidIntent)
+	}
 	s := c.start(attempt.Intent{Source: source}, c.claimFor())
 	s.ID = id
 	return c.pay(ctx, s)
+}
+
+// subject names what the call is about, for errors.
+func (s *starting) subject() string {
+	if s.ID != "" {
+		return "attempt " + s.ID
+	}
+	return "order " + s.Slot.String()
 }
 
 func (c *Client) claimFor() time.Duration { return c.cfg.CallTimeout + c.cfg.RecordTimeout }
@@ -275,12 +286,12 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 		return Result{}, err
 	}
 	if ctx.Err() != nil {
-		return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, context.Cause(ctx))
+		return Result{}, fmt.Errorf("%s: %w; nothing was sent", s.subject(), context.Cause(ctx))
 	}
 	for {
 		began := time.Now()
 		if err := c.cfg.Store.Apply(ctx, s.Step()); err != nil {
-			return Result{}, fmt.Errorf("order %s: %w; nothing was sent", s.Slot, err)
+			return Result{}, fmt.Errorf("%s: %w; nothing was sent", s.subject(), err)
 		}
 		if s.Decision.Kind == attempt.DecidedSend {
 			r, err := c.send(ctx, s, began)

@@ -15,7 +15,8 @@ import (
 )
 
 // The order's move to "payment pending" and its attempt commit together, in the host's own transaction; what is sent is the
-// committed attempt. If the process ends between the two, the reconciler finds it.
+// committed attempt. If the process ends between the two, the attempt is there for whoever pays the order next. The host's
+// tables are in the same file, and its transaction runs on the store's writer.
 func ExampleClient_StartTx() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -29,7 +30,7 @@ func ExampleClient_StartTx() {
 	}
 	defer store.Close()
 	bank := fakeprovider.New(fakeprovider.Config{})
-	client := exampleClient(bank, store, nil)
+	client := exampleClient(bank, store, nil) // payclient.New, see the first example
 	defer client.Close(ctx)
 
 	card := attempt.Token("tok_visa")
@@ -45,7 +46,10 @@ func ExampleClient_StartTx() {
 		id = res.AttemptID
 		return err
 	})
-	fmt.Println("committed:", err == nil, "requests so far:", bank.RequestCount())
+	if err != nil {
+		log.Fatal(err) // neither the order nor the attempt is there: nothing to send
+	}
+	fmt.Println("committed; requests so far:", bank.RequestCount())
 
 	res, err := client.Send(ctx, id, card)
 	if err != nil {
@@ -53,6 +57,6 @@ func ExampleClient_StartTx() {
 	}
 	fmt.Println(res.Outcome, "charges:", len(bank.Charges()))
 	// Output:
-	// committed: true requests so far: 0
+	// committed; requests so far: 0
 	// approved charges: 1
 }
