@@ -112,6 +112,9 @@ func (a *app) exportCommand() *cobra.Command {
 the fields of "attempts list --output json", and "events".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f := cmd.Flags().Lookup("output"); f.Changed && f.Value.String() == string(outputTable) {
+				return usage(errors.New("--output: export writes JSON Lines; for a table, chargeonce attempts list"))
+			}
 			return a.looking(cmd, func(ctx context.Context, _ settings, store attempt.Store) error {
 				w := newWriter(a.out, outputJSONL)
 				for one, err := range store.List(ctx, attempt.Filter{}) {

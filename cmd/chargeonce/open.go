@@ -14,6 +14,7 @@ import (
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
 )
@@ -161,6 +162,7 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	}
 	c.config = s.clientConfig(adapter, address)
 	c.config.Store = store
+	c.config.Observer.Asked = batch.Asked
 	if talk != nil {
 		c.config.Logger = slog.New(talk)
 	}

@@ -63,12 +63,16 @@ One result per row goes to standard output, in the file's order. Its outcome is
   not_sent            no money moved; run again. (The attempt, if there is one, is told as
                       not_paid by chargeonce attempts)
 
-In JSON, "existing" says that this run sent nothing for the row, and "known_before" that
-the database knew the payment when the run began. Both: told from an earlier run. Only
-known_before: begun by an earlier run, and sent again or asked about by this one.
+In JSON, "existing" says that this run neither sent nor asked for the row, and
+"known_before" that the database knew the payment when the run began. Both: told from an
+earlier run. Only known_before: begun by an earlier run, and sent again or asked about by
+this one. A row that is refused because of another payment of its order (conflict,
+already_paid) has that one in "standing", with the fields of chargeonce attempts list, and
+its own "id" is empty. A conflict with a payment that is open has its "moved", and counts
+as unknown in the exit code.
 
 Exit codes, where several apply the first one here:
-  5    some unknown: money may have moved; run the same again: it sends again under the
+  5    some unknown, or in conflict with an unknown one: money may have moved; run the same again: it sends again under the
        same key or asks, and pays nothing twice
   130  interrupted; run the same again to go on
   1    fatal: the database or the output failed, or the file while it was read
@@ -289,6 +293,9 @@ func (p *paying) end(stop *batch.Stop) error {
 		p.tell("%s", stopText(stop))
 	}
 	p.tell("%s", p.totals.line())
+	if text := p.totals.unsent(stop); text != "" {
+		p.tell("%s", text)
+	}
 	p.tellOpen()
 	if code == exitOK {
 		return nil
@@ -301,6 +308,9 @@ func (p *paying) tellOpen() {
 	here := p.totals.open
 	byText := func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }
 	for _, place := range slices.SortedFunc(maps.Keys(p.totals.places), byText) {
+		if place == p.place {
+			continue
+		}
 		n := p.totals.places[place]
 		here -= n
 		p.tell("%s not settled at another place, %s: money may have moved. %s", pluralIs(n, "payment"), placeText(place), advice(place, p.place))
@@ -316,7 +326,7 @@ func stopText(stop *batch.Stop) string {
 	case batch.StopInterrupted:
 		return "interrupted; the rows behind were not begun. Run the same command again to go on: nothing is paid twice"
 	case batch.StopProvider, batch.StopUnreachable, batch.StopUnreadable:
-		return fmt.Sprintf("stopped: %v. Rows marked as not sent were not sent", stop.Err)
+		return fmt.Sprintf("stopped: %v", stop.Err)
 	}
 	return fmt.Sprintf("stopped: %v. Every outcome is in the database; run the same command again to go on", stop.Err)
 }

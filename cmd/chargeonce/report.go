@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/payclient"
@@ -18,20 +19,25 @@ type payRecord struct {
 	Purpose     string `json:"purpose"`
 	Amount      string `json:"amount"`       // major units, as text; empty where the row's could not be read
 	AmountMinor *int64 `json:"amount_minor"` // the same in minor units of ISO 4217
-	Currency    string `json:"currency"`
+	Currency    string `json:"currency"`     // empty where the row's could not be read
 
 	Outcome  batch.Outcome   `json:"outcome"`
 	Moved    payclient.Moved `json:"moved"`
 	Reason   string          `json:"reason"`
 	Message  string          `json:"message"`
 	Problems []problemRecord `json:"problems,omitempty"`
-	// Existing: this run sent nothing, the row is told as the database has it. KnownBefore: the payment was in the database
-	// when the run began. Both: told from an earlier run; only KnownBefore: begun by an earlier run, sent or asked about by
-	// this one; only Existing: paid by a run beside this one; none: begun by this run, or nothing was begun.
+	// Existing: this run neither sent nor asked, the row is told as the database has it. KnownBefore: the payment, or the
+	// standing one, was in the database when the run began. Both: told from an earlier run; only KnownBefore: begun by an
+	// earlier run, sent or asked about by this one; only Existing: paid by a run beside this one; none: begun by this run, or
+	// nothing was begun.
 	Existing    bool `json:"existing"`
 	KnownBefore bool `json:"known_before"`
 
-	ID          string `json:"id"` // of the attempt; empty: there is none
+	// Standing is the order's other attempt, for whose sake the row is refused (conflict, already_paid), as attempts list has
+	// it; else null. Of a conflict the row's moved is that of it: whether the order was paid is not known.
+	Standing *attemptRecord `json:"standing"`
+
+	ID          string `json:"id"` // of the row's own attempt; empty: there is none
 	Key         string `json:"key"`
 	Reference   string `json:"reference"`
 	ProviderID  string `json:"provider_id"` // the provider's id of the charge
@@ -58,7 +64,7 @@ type problemRecord struct {
 func payRecordOf(file string, r batch.Result) payRecord {
 	rec := payRecord{
 		File: file, Line: r.Line, Order: r.Slot.Order, Account: r.Slot.Account, Purpose: r.Slot.Purpose,
-		Amount: r.Amount.Decimal(), Currency: r.Amount.Currency(),
+		Amount: r.Amount.Decimal(), Currency: r.Currency,
 		Outcome: r.Outcome, Moved: r.Moved, Reason: r.Reason, Message: r.Message, Existing: r.Existing,
 		KnownBefore: r.KnownBefore,
 	}
@@ -68,6 +74,10 @@ func payRecordOf(file string, r batch.Result) payRecord {
 	}
 	for _, p := range r.Problems {
 		rec.Problems = append(rec.Problems, problemRecord(p))
+	}
+	if r.Standing != nil {
+		standing := attemptRecordOf(r.Standing.Attempt, time.Now())
+		rec.Standing = &standing
 	}
 	if p := r.Payment; p != nil {
 		rec.ID, rec.Key, rec.Reference, rec.ProviderID = p.AttemptID, p.Key, p.Reference, p.ChargeID
@@ -90,7 +100,7 @@ func payCells(r batch.Result) []string {
 		amount = r.Amount.String()
 	}
 	charge := ""
-	if r.Payment != nil && r.Outcome != batch.Refused {
+	if r.Payment != nil {
 		charge = r.Payment.ChargeID
 	}
 	return []string{linesOf(r), r.Slot.String(), amount, string(r.Outcome), charge, payDetail(r)}
@@ -108,10 +118,11 @@ func linesOf(r batch.Result) string {
 // answer, and what else a person needs.
 func payDetail(r batch.Result) string {
 	var parts []string
-	if r.Outcome == batch.Violation || r.Outcome == batch.Unknown && r.Moved != payclient.MovedMaybe {
+	switch {
+	case r.Outcome == batch.Violation, r.Outcome == batch.Unknown && r.Moved != payclient.MovedMaybe, r.Outcome == batch.Refused && r.Open():
 		parts = append(parts, "moved="+r.Moved.String())
 	}
-	if r.Outcome != batch.Declined && !strings.HasPrefix(r.Message, r.Reason) {
+	if r.Outcome != batch.Declined && !strings.HasPrefix(r.Message, strings.ReplaceAll(r.Reason, "_", " ")) {
 		parts = append(parts, r.Reason)
 	}
 	if p := r.Payment; p != nil {
@@ -131,6 +142,8 @@ func payDetail(r batch.Result) string {
 	}
 	detail += r.Message
 	switch {
+	case r.Outcome == batch.Refused: // the message names the payment that stands
+		return detail
 	case r.Existing && r.Reason != batch.Elsewhere:
 		parts = []string{detail, "from an earlier run"}
 	case r.KnownBefore && !r.Existing:

@@ -62,10 +62,13 @@ Try it, with a fake provider that needs nothing:
 
   chargeonce pay testdata/payments.csv --provider fake
 
-Every setting can be given as a flag, in the environment as CHARGEONCE_NAME, or in
-a TOML file named by --config; the first of these wins. A name that is no setting is
-an error. Secrets are never flags: CHARGEONCE_STANDARD_TOKEN or standard.token_file,
-CHARGEONCE_DIGEST_KEY or digest_key_file.
+Every setting can be given in the environment as CHARGEONCE_NAME
+(timings.send_timeout: CHARGEONCE_TIMINGS_SEND_TIMEOUT), or in a TOML file named by
+--config or CHARGEONCE_CONFIG. Some are flags too: those below, and --concurrency and
+--settle of pay. A flag goes before the environment, and that before the file. A name
+that is no setting is an error. Secrets are in the environment or a file of their own:
+CHARGEONCE_STANDARD_TOKEN or standard.token_file, CHARGEONCE_DIGEST_KEY or
+digest_key_file.
 
 A payment belongs to the provider, the environment and the merchant account to which
 it was sent, and is never sent or replaced elsewhere. The environment is the address
@@ -98,7 +101,28 @@ in --url and the account is the token, as long as --environment and
 	})
 	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		hideIdleFlags(cmd)
+		help(cmd, args)
+	})
 	return root
+}
+
+// hideIdleFlags keeps the common flags that do nothing for a command out of its help.
+func hideIdleFlags(cmd *cobra.Command) {
+	var used []string
+	switch path := strings.Fields(cmd.CommandPath()); {
+	case len(path) < 2 || path[1] == "pay" || path[1] == "doctor":
+		return
+	case path[1] == "attempts" && path[len(path)-1] != "export":
+		used = []string{"db", "output", "config"}
+	case path[1] == "attempts":
+		used = []string{"db", "config"}
+	case path[1] == "version":
+		used = []string{"output", "config"}
+	}
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = f.Hidden || !slices.Contains(used, f.Name) })
 }
 
 // settings resolves what flags, environment and config file say. Its error is a mistake in them.

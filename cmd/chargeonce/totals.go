@@ -19,9 +19,12 @@ type totals struct {
 	existing  int // told from the store
 
 	open     int                 // money may have moved
-	places   map[batch.Place]int // of those, the ones that are open at another place than this run's
+	places   map[batch.Place]int // of those, the ones that may be open at another place than this run's
 	provider int                 // refused for configuration or credentials
 	rejected int                 // refused by the provider as malformed
+
+	notSent string          // why the first row was not sent that was tried
+	reasons map[string]bool // of the rows that were not sent
 }
 
 type sumKey struct {
@@ -49,16 +52,23 @@ func (t *totals) add(r batch.Result) {
 	switch {
 	case r.Open():
 		t.open++
-		if r.Reason == batch.Elsewhere && r.Payment != nil {
+		at := r.Standing
+		if r.Reason == batch.Elsewhere {
+			at = r.Payment
+		}
+		if at != nil {
 			if t.places == nil {
 				t.places = make(map[batch.Place]int)
 			}
-			t.places[batch.PlaceOf(r.Payment.Attempt)]++
+			t.places[batch.PlaceOf(at.Attempt)]++
 		}
 	case r.ProviderFault():
 		t.provider++
 	case r.Outcome == batch.Violation:
 		t.rejected++
+	}
+	if r.Outcome == batch.NotSent && r.Reason != batch.Stopped && r.Reason != batch.Interrupted {
+		t.addNotSent(r)
 	}
 	if !r.Amount.Valid() {
 		return
@@ -71,6 +81,40 @@ func (t *totals) add(r batch.Result) {
 	}
 	s.rows++
 	s.minor.Add(&s.minor, big.NewInt(r.Amount.Minor()))
+}
+
+// addNotSent keeps why a row was not sent, for a person who reads the totals: the first row's cause, and that others differ.
+func (t *totals) addNotSent(r batch.Result) {
+	if t.reasons == nil {
+		t.reasons = make(map[string]bool)
+		t.notSent = strings.Join(nonEmpty([]string{r.Reason, r.Message}), ": ")
+	}
+	t.reasons[r.Reason] = true
+}
+
+// unsent says once why rows were not sent and what to do; empty where there are none, or where what ended the run says it.
+func (t *totals) unsent(stop *batch.Stop) string {
+	n, then := t.byOutcome[batch.NotSent], ". Run the same command again"
+	if stop != nil {
+		switch stop.Kind {
+		case batch.StopProvider, batch.StopUnreachable, batch.StopUnreadable:
+			then += " when that is set right"
+		default:
+			n = 0
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	text := plural(n, "row") + " not sent, no money moved"
+	switch len(t.reasons) {
+	case 0:
+	case 1:
+		text += ": " + t.notSent
+	default:
+		text += ", for several reasons, the first: " + t.notSent
+	}
+	return text + then
 }
 
 // line says the numbers of rows in one line.

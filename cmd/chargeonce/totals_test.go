@@ -24,6 +24,8 @@ func TestExitCodes(t *testing.T) {
 		rejected  = row(batch.Violation, attempt.MovedNo, 400)
 		refused   = row(batch.Refused, attempt.MovedNo, 0)
 		notSent   = row(batch.NotSent, attempt.MovedNo, 0)
+		conflict  = batch.Result{Outcome: batch.Refused, Reason: batch.Conflict, Moved: attempt.MovedMaybe, Standing: new(payclient.Result)}
+		paid      = batch.Result{Outcome: batch.Refused, Reason: batch.AlreadyPaid, Moved: attempt.MovedNo, Standing: new(payclient.Result)}
 	)
 	stop := func(kind batch.StopKind) *batch.Stop { return &batch.Stop{Kind: kind, Err: errors.New("why")} }
 	for _, c := range []struct {
@@ -41,6 +43,8 @@ func TestExitCodes(t *testing.T) {
 		{"credentials before refused", []batch.Result{refused, forbidden, declined}, nil, 4},
 		{"unknown before all", []batch.Result{unknown, forbidden, refused, declined}, nil, 5},
 		{"a violation that may have moved money is unknown", []batch.Result{violation}, nil, 5},
+		{"a conflict with an open payment is unknown", []batch.Result{conflict, refused, declined}, nil, 5},
+		{"paid already is refused", []batch.Result{paid, declined}, nil, 7},
 		{"interrupted", []batch.Result{approved, declined, notSent}, stop(batch.StopInterrupted), 130},
 		{"interrupted hides no unknown", []batch.Result{unknown}, stop(batch.StopInterrupted), 5},
 		{"fatal", []batch.Result{declined}, stop(batch.StopOutput), 1},
@@ -72,5 +76,38 @@ func TestTotalsAreExactAndWithoutLimit(t *testing.T) {
 	}
 	if got, want := total.line(), "6 rows, 5 approved, 1 refused"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhyRowsWereNotSentIsSaidOnce(t *testing.T) {
+	row := func(reason, message string) batch.Result {
+		return batch.Result{Outcome: batch.NotSent, Moved: attempt.MovedNo, Reason: reason, Message: message}
+	}
+	refusedDial, stopped := row("unreachable", "connection refused"), row(batch.Stopped, "not tried")
+	stop := func(kind batch.StopKind) *batch.Stop { return &batch.Stop{Kind: kind, Err: errors.New("why")} }
+	for _, c := range []struct {
+		name string
+		rows []batch.Result
+		stop *batch.Stop
+		want string
+	}{
+		{"none", []batch.Result{{Outcome: batch.Approved, Moved: attempt.MovedYes}}, nil, ""},
+		{"one cause", []batch.Result{refusedDial, refusedDial}, nil,
+			"2 rows not sent, no money moved: unreachable: connection refused. Run the same command again"},
+		{"two causes", []batch.Result{refusedDial, row("breaker_open", "")}, nil,
+			"2 rows not sent, no money moved, for several reasons, the first: unreachable: connection refused. Run the same command again"},
+		{"a cause without more", []batch.Result{row("abandoned", "")}, nil,
+			"1 row not sent, no money moved: abandoned. Run the same command again"},
+		{"stopped", []batch.Result{stopped}, stop(batch.StopProvider),
+			"1 row not sent, no money moved. Run the same command again when that is set right"},
+		{"the interrupt says it", []batch.Result{row(batch.Interrupted, "")}, stop(batch.StopInterrupted), ""},
+	} {
+		var total totals
+		for _, r := range c.rows {
+			total.add(r)
+		}
+		if got := total.unsent(c.stop); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
 	}
 }

@@ -18,6 +18,7 @@ type payment struct {
 	row          Row
 	turn         bool
 	sent         bool          // some call of this run has sent
+	asked        atomic.Bool   // some call of this run has asked, see Asked
 	judged       chan struct{} // closed once the run has learnt from the row
 	learnt       bool
 	stands       atomic.Int32 // a standing
@@ -102,6 +103,17 @@ func (p *payment) same(a attempt.Attempt) bool {
 	return (same || !known) && a.Amount == p.row.Intent.Amount && PlaceOf(a) == p.run.Place
 }
 
+// differs names what an attempt that is not the row's own has otherwise, in the words of [attempt.ConflictError].
+func (p *payment) differs(a attempt.Attempt) string {
+	switch {
+	case PlaceOf(a) != p.run.Place:
+		return "provider"
+	case a.Amount != p.row.Intent.Amount:
+		return "amount"
+	}
+	return "source"
+}
+
 const (
 	// claimMargin is added to a claim's time, for what it takes to notice its end.
 	claimMargin = time.Second
@@ -111,8 +123,13 @@ const (
 
 func (p *payment) result(paid payclient.Result, err error) Result {
 	r := resultOf(p.row, paid, err)
-	r.Existing = r.Existing && !p.sent
-	r.KnownBefore = r.Payment != nil && r.Outcome != Refused && r.Payment.Attempt.CreatedAt.Before(p.run.began)
+	r.unsent = r.Existing && !p.sent
+	r.Existing = r.unsent && !p.asked.Load()
+	told := r.Payment
+	if told == nil {
+		told = r.Standing
+	}
+	r.KnownBefore = told != nil && told.Attempt.CreatedAt.Before(p.run.began)
 	return r
 }
 
@@ -207,15 +224,15 @@ func (p *payment) fromStore(stop *Stop) Result {
 	case !known.Open() && known.Outcome == payclient.UnknownOutcome: // nothing of it was executed
 	case p.same(known.Attempt):
 		return p.result(known, nil)
-	case known.Open() && PlaceOf(known.Attempt) != p.run.Place:
-		return p.result(known, &attempt.ConflictError{Attempt: known.Attempt, Differs: "provider"})
+	case known.Open():
+		return p.result(known, &attempt.ConflictError{Attempt: known.Attempt, Differs: p.differs(known.Attempt)})
 	}
 	return p.notBegun(Stopped, fmt.Sprintf("not tried: %v", stop.Err))
 }
 
 func (p *payment) notBegun(reason, message string) Result {
 	return Result{
-		Line: p.row.Line, LastLine: p.row.Line, Slot: p.row.Intent.Slot(), Amount: p.row.Intent.Amount,
+		Line: p.row.Line, LastLine: p.row.Line, Slot: p.row.Intent.Slot(), Amount: p.row.Intent.Amount, Currency: p.row.Intent.Amount.Currency(),
 		Outcome: NotSent, Moved: attempt.MovedNo, Reason: reason, Message: message,
 	}
 }

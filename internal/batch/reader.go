@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/money"
 )
 
 // MaxRow bounds a row, in bytes of the file. All fields at their longest, escaped, need less.
@@ -90,7 +91,10 @@ func (r *Reader) Next() (Row, error) {
 	if len(problems) == 0 {
 		problems = f.parse(&row.Intent, r.CardLikeOrders)
 	}
-	why := Malformed
+	why, amount := Malformed, money.Amount{}
+	if len(problems) == 0 {
+		amount = row.Intent.Amount
+	}
 	slot := attempt.Slot{Account: f.value[colAccount], Order: f.value[colOrder], Purpose: f.value[colPurpose]}.WithDefaults()
 	// An order that comes twice is not paid a second time, whatever its rows say: only a person knows which one is meant.
 	if slot.Validate() == nil {
@@ -107,7 +111,13 @@ func (r *Reader) Next() (Row, error) {
 	if len(problems) > 0 {
 		// The fields may have been shifted: what is printed of them must be fit for it.
 		slot = attempt.Slot{Account: fit(slot.Account), Order: fit(slot.Order), Purpose: fit(slot.Purpose)}
-		return Row{}, &RowError{Line: f.line, LastLine: f.lastLine, Why: why, Slot: slot, Problems: problems}
+		currency := f.value[colCurrency]
+		if _, known := money.Decimals(currency); !known {
+			currency = ""
+		}
+		return Row{}, &RowError{
+			Line: f.line, LastLine: f.lastLine, Why: why, Slot: slot, Amount: amount, Currency: currency, Problems: problems,
+		}
 	}
 	return row, nil
 }

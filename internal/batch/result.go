@@ -2,6 +2,7 @@ package batch
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -40,37 +41,45 @@ type Result struct {
 	LastLine int
 	Slot     attempt.Slot
 	Amount   money.Amount // zero where it could not be read
+	Currency string       // also where the amount could not be read; empty where it could not either
 	Outcome  Outcome
 	Moved    attempt.Moved
 	Reason   string
 	Problems []Problem // of a row that was refused as it stood in the file
 	Message  string    // for a person, where the rest does not say it
 
-	// Existing: this run sent nothing, the result is that of earlier sends.
+	// Existing: this run neither sent nor asked (see [Asked]), the result is that of earlier sends.
 	Existing bool
-	// KnownBefore: the payment was in the store when the run began. With Existing it is told as it stood; without, this run
-	// has gone on with what an earlier one had begun.
+	// KnownBefore: the payment, or the one that stands in the row's way, was in the store when the run began. With Existing
+	// it is told as it stood; without, this run has gone on with what an earlier one had begun.
 	KnownBefore bool
 	// Payment is the attempt that the result tells of; nil where there is none.
 	Payment *payclient.Result
+	// Standing is the order's other payment, for whose sake the row is refused as [Conflict] or [AlreadyPaid]; else nil.
+	Standing *payclient.Result
+
+	unsent bool // this run sent nothing: it says nothing about the provider
 }
 
-// Open tells whether money may have moved and it is not settled.
+// Open tells whether money may have moved and it is not settled: under the row, or under the payment of its order that is
+// in conflict with it.
 func (r Result) Open() bool {
-	return r.Outcome == Unknown || r.Outcome == Violation && r.Moved != attempt.MovedNo
+	return r.Outcome == Unknown || (r.Outcome == Violation || r.Outcome == Refused) && r.Moved != attempt.MovedNo
 }
 
 // refusedRow tells of a row that the reader refused.
 func refusedRow(e *RowError) Result {
 	return Result{
-		Line: e.Line, LastLine: e.LastLine, Slot: e.Slot, Outcome: Refused, Moved: attempt.MovedNo,
+		Line: e.Line, LastLine: e.LastLine, Slot: e.Slot, Amount: e.Amount, Currency: e.Currency, Outcome: Refused, Moved: attempt.MovedNo,
 		Reason: e.Why, Problems: e.Problems, Message: messageOf(e.Problems),
 	}
 }
 
 // resultOf tells of a row by what the client returned.
 func resultOf(row Row, p payclient.Result, err error) Result {
-	r := Result{Line: row.Line, LastLine: row.Line, Slot: row.Intent.Slot(), Amount: row.Intent.Amount}
+	r := Result{
+		Line: row.Line, LastLine: row.Line, Slot: row.Intent.Slot(), Amount: row.Intent.Amount, Currency: row.Intent.Amount.Currency(),
+	}
 	if p.AttemptID != "" {
 		r.Payment = &p
 	}
@@ -84,14 +93,22 @@ func resultOf(row Row, p payclient.Result, err error) Result {
 		return r
 	case errors.As(err, &notPaid):
 		r.Outcome, r.Moved, r.Reason = NotSent, attempt.MovedNo, string(notPaid.Reason)
+		if notPaid.Err != nil {
+			r.Message = HideCards(notPaid.Err.Error())
+		}
+		return r
 	case errors.As(err, &conflict) && conflict.Differs == "provider" && p.Attempt.Amount == row.Intent.Amount:
 		// The row is refused here, but it is the order's own payment that is open: whether it was paid nobody knows.
 		r.tell(p)
 		r.Reason, r.Existing = Elsewhere, true
 	case errors.As(err, &conflict):
-		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, Conflict
+		// Nothing was sent for the row, but its order may be paid already, by the payment that stands.
+		r.standsAgainst(Conflict)
+		if p.Open() {
+			r.Moved = p.Moved
+		}
 	case errors.As(err, &paid):
-		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, AlreadyPaid
+		r.standsAgainst(AlreadyPaid)
 	case errors.Is(err, attempt.ErrInvalidIntent):
 		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, InvalidIntent
 		r.Problems = problemsOf(err)
@@ -100,8 +117,15 @@ func resultOf(row Row, p payclient.Result, err error) Result {
 	default:
 		r.Outcome, r.Moved, r.Reason = Unknown, attempt.MovedMaybe, StoreUnavailable
 	}
-	r.Message = HideCards(err.Error())
+	r.Message = HideCards(strings.TrimPrefix(err.Error(), fmt.Sprintf("order %s: ", r.Slot)))
 	return r
+}
+
+// standsAgainst refuses the row for the sake of a payment that stands: none of that is the row's own.
+func (r *Result) standsAgainst(reason string) {
+	r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, reason
+	r.Payment, r.Standing = nil, r.Payment
+	r.Existing = r.Standing != nil
 }
 
 // problemsOf writes the errors of a check in package attempt as the reader writes its own.

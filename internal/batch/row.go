@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/money"
 )
 
 // Row is one row that can be paid.
@@ -39,6 +40,8 @@ type RowError struct {
 	LastLine int // the physical line on which it ends; more than Line where a quoted field goes on over line ends
 	Why      string
 	Slot     attempt.Slot // as far as it could be read
+	Amount   money.Amount // zero where it could not be read
+	Currency string       // empty where it could not be read
 	Problems []Problem    // at least one
 }
 

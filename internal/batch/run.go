@@ -215,7 +215,8 @@ func (r *Run) dispatch(start, calls context.Context, waiting chan<- *entry) {
 
 // begin begins a row, or tells of it where the run has stopped; false: no further row is begun.
 func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
-	p := &payment{run: r, start: start, calls: calls, row: row, judged: make(chan struct{})}
+	p := &payment{run: r, start: start, row: row, judged: make(chan struct{})}
+	p.calls = context.WithValue(calls, askedKey{}, &p.asked)
 	if r.stop.Load() == nil {
 		p.takeTurn()
 	}

@@ -243,7 +243,7 @@ func (b *bench) die(order, source string) {
 func TestTheClaimOfADeadRunIsWaitedOut(t *testing.T) {
 	for _, c := range []struct{ name, row, want string }{
 		{"the same again", "1,1.00,EUR,tok_visa", "1 approved"},
-		{"another amount: found paid, and refused", "1,2.00,EUR,tok_visa", "1 refused already_paid"},
+		{"another amount: found paid, and refused", "1,2.00,EUR,tok_visa", "1 refused (existing) already_paid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -638,7 +638,7 @@ func TestAPaymentOpenElsewhereIsUnknown(t *testing.T) {
 		b.cfg.BaseURL, b.cfg.Transport = "http://127.0.0.1:8080", elsewhere.RoundTripper()
 		moved := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_never_arrives\n3,2.00,EUR,tok_visa\n5,1.00,EUR,tok_visa\n")
 		b.want(moved, moved.Do(t.Context(), t.Context()),
-			"1 refused already_paid, 2 unknown (existing) provider_changed, 3 refused conflict, 5 approved")
+			"1 refused (existing) already_paid, 2 unknown (existing) provider_changed, 3 refused (existing) conflict, 5 approved")
 		if r := moved.results[1]; !r.Open() || r.Payment == nil || batch.PlaceOf(r.Payment.Attempt).Environment != "127.0.0.1" || !r.KnownBefore {
 			t.Errorf("%+v; want the payment at the first place, open", r)
 		}

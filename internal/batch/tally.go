@@ -35,7 +35,7 @@ func (t *tally) add(r *Run, result Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case result.Existing || result.Outcome == Refused:
+	case result.unsent || result.Outcome == Refused:
 		return // says nothing about the provider
 	case result.Outcome == NotSent && outOfReach[attempt.Reason(result.Reason)]:
 		if t.unreachable++; t.unreachable >= unreachableLimit {
@@ -57,7 +57,7 @@ func (t *tally) add(r *Run, result Result) {
 
 // lasting tells whether the result shows a fault that every other row would meet too.
 func lasting(result Result) (StopKind, error) {
-	if result.Existing {
+	if result.unsent {
 		return 0, nil
 	}
 	switch result.Reason {
