@@ -48,7 +48,7 @@ func (a Attempt) MaySend(r Resend, now time.Time, span time.Duration) bool {
 	if a.Status.Final() || len(a.Charges) > 0 || !a.ClaimedUntil(now).IsZero() || !a.AskingEndedAt.IsZero() {
 		return false
 	}
-	if a.Refusal.Verdict == Refused {
+	if a.Refusal.Verdict == Refused && (a.Refusal.Kept || !r.KeepsEveryAnswer) {
 		return false // the answer is known already: another send could only contradict it
 	}
 	if a.Answer.Verdict == KeyReused {

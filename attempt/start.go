@@ -36,6 +36,9 @@ type Start struct {
 	// Asked says that the provider has just been asked about every attempt in question: what is not known now is not asked again.
 	Asked bool
 
+	// Unanswered are the ids of attempts about which the provider was asked in vain: they do not count as asked about.
+	Unanswered []string
+
 	Decision Decision
 
 	room  [1]Write // of the last run, where one write is all
@@ -264,7 +267,16 @@ func (s *Start) confirm(v View, next Attempt) (decided bool) {
 			return true
 		}
 	}
-	if len(ask) == 0 || s.CannotAsk || s.Asked && s.askedAbout(ask) {
+	if len(ask) > 0 && s.CannotAsk {
+		about := next
+		if about.ID == "" {
+			about = ask[0]
+		}
+		_, _ = s.refuse(about, &NotPaidError{Attempt: about, Reason: ReasonNotAsked, Err: fmt.Errorf(
+			"attempt %s was abandoned, and the provider cannot be asked about it from here", ask[0].ID)})
+		return true
+	}
+	if len(ask) == 0 || s.Asked && s.askedAbout(ask) {
 		return false
 	}
 	_, _ = s.ask(ask)
@@ -274,6 +286,9 @@ func (s *Start) confirm(v View, next Attempt) (decided bool) {
 // askedAbout tells whether the questions before this decision were about all these attempts. They were not if the one asked
 // about has turned out never to have been sent, and so does not stand between an abandonment and the next send any more.
 func (s *Start) askedAbout(attempts []Attempt) bool {
+	if slices.ContainsFunc(attempts, func(a Attempt) bool { return slices.Contains(s.Unanswered, a.ID) }) {
+		return false
+	}
 	if s.asked == nil {
 		return true
 	}
@@ -326,7 +341,10 @@ func (s *Start) withID(v View) ([]Write, error) {
 		}
 		return s.refuse(a, &ConflictError{Attempt: a, Differs: "source"})
 	}
-	if _, owed := owing(v); owed {
+	if other, owed := owing(v); owed { // money is there that should not be: nothing is sent beside it
+		if a.Status == StatusPrepared {
+			return s.tell(other)
+		}
 		return s.keep(a, ReasonRefundOwed, nil)
 	}
 	if v.maySend(a, s.Resend, s.SendSpan) {

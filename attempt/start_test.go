@@ -694,10 +694,9 @@ func TestStart_OpenDutyBlocks(t *testing.T) {
 		s.decided(s.pay(w), attempt.DecidedTell, 1, nil)
 	}
 	for _, w := range []wants{{id: newAttempt(2).ID}, {id: newAttempt(2).ID, asked: true}} {
-		d := s.decided(s.pay(w), attempt.DecidedRefuse, 2, attempt.ErrNotPaid)
-		var notPaid *attempt.NotPaidError
-		if !errors.As(d.Err, &notPaid) || notPaid.Reason != attempt.ReasonRefundOwed {
-			t.Errorf("error %v", d.Err)
+		d := s.decided(s.pay(w), attempt.DecidedTell, 1, nil) // the attempt that owes
+		if told := d.Attempt.Tell(d.Now); told.Moved != attempt.MovedYes || !told.Open() {
+			t.Errorf("told %+v", told)
 		}
 	}
 	s.is(2, attempt.StatusPrepared)

@@ -79,7 +79,9 @@ func TestTimeline_P12_OneSendOnly(t *testing.T) {
 	x = begin(t)
 	x.end(x.claim(), charged(pending("ch_1"))).maySend(keepsAll, false)
 	x = begin(t)
-	x.end(x.claim(), lost(), refused(false)).maySend(keepsAll, false)
+	x.end(x.claim(), lost(), refused(false)).maySend(keepsAll, true).maySend(keepsNone, false) // the replay settles it
+	x = begin(t)
+	x.end(x.claim(), lost(), refused(true)).maySend(keepsAll, false)
 	x = begin(t)
 	x.end(x.claim(), lost())
 	x.a.AskingEndedAt = x.now

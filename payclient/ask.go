@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -57,8 +58,22 @@ func (c *Client) find(ctx context.Context, reference string, until time.Time) Lo
 	return l
 }
 
+// findPages asks, and asks once more where the answer "none", which names nobody, came on a connection that was used before:
+// it may have been the answer to another question.
 func (c *Client) findPages(ctx context.Context, reference string) Lookup {
-	l := Lookup{Answer: attempt.LookupNone}
+	l, unsure := c.findOnce(ctx, reference)
+	if unsure {
+		c.closeIdle()
+		l, unsure = c.findOnce(ctx, reference)
+	}
+	if unsure {
+		l.Answer, l.Detail = attempt.LookupUnreadable, "none, but on a connection that was used before"
+	}
+	return l
+}
+
+func (c *Client) findOnce(ctx context.Context, reference string) (l Lookup, unsure bool) {
+	l = Lookup{Answer: attempt.LookupNone}
 	cursor := ""
 	for range maxPages {
 		q := &asking{client: c, request: c.cfg.Provider.LookupRequest(reference, cursor)}
@@ -66,28 +81,29 @@ func (c *Client) findPages(ctx context.Context, reference string) Lookup {
 		q.run(ctx)
 		if q.err != nil {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
-			return l
+			return l, false
 		}
 		page := readLookup(c.cfg.Provider, q.response)
 		l.StatusCode, l.RequestID = q.response.StatusCode, clean.requestID(page.RequestID)
 		if IsUnavailable(q.response.StatusCode) {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(page.Detail)
-			return l
+			return l, false
 		}
 		if !page.Readable {
 			l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, clean.text(page.Detail)
-			return l
+			return l, false
 		}
 		for _, d := range page.Charges {
 			charge, differs, ok := chargeOf(d, reference, clean)
 			if !ok {
 				l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, "a charge in the answer: "+differs
-				return l
+				return l, false
 			}
 			l.Answer, l.Charges = attempt.LookupFound, append(l.Charges, charge)
 		}
+		unsure = unsure || q.reused && len(page.Charges) == 0
 		if page.Next == "" {
-			return l
+			return l, unsure && l.Answer == attempt.LookupNone
 		}
 		if page.Next == cursor {
 			break
@@ -95,7 +111,7 @@ func (c *Client) findPages(ctx context.Context, reference string) Lookup {
 		cursor = page.Next
 	}
 	l.Answer, l.Charges, l.Detail = attempt.LookupUnreadable, nil, "the pages of the answer do not end"
-	return l
+	return l, false
 }
 
 // readLookup reads a page with the adapter. One that panics has read nothing: a hostile answer must not end the process that
@@ -133,7 +149,9 @@ func (c *Client) evidence(l Lookup, asked time.Time) attempt.Evidence {
 	e := attempt.Evidence{
 		Kind: attempt.EvidenceLookup, Lookup: l.Answer, AskedAt: asked, Charges: l.Charges,
 		KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
-		Rule:         &attempt.AbandonRule{After: max(c.cfg.AbandonAfter, 0), Lag: c.caps.Lookup.Lag, PreparedAfter: c.cfg.PreparedAfter},
+	}
+	if l.Answer == attempt.LookupFound || l.Answer == attempt.LookupNone { // a question that failed gives nothing up
+		e.Rule = &attempt.AbandonRule{After: max(c.cfg.AbandonAfter, 0), Lag: c.caps.Lookup.Lag, PreparedAfter: c.cfg.PreparedAfter}
 	}
 	return e
 }
@@ -143,6 +161,7 @@ type asking struct {
 	client   *Client
 	request  Request
 	response Response
+	reused   bool // the answer came on a connection that was used before
 	err      error
 }
 
@@ -162,7 +181,7 @@ func (q *asking) once(parent context.Context) health {
 	ctx, cancel := context.WithTimeoutCause(parent, c.cfg.SendTimeout, errSendTimeout)
 	defer cancel()
 	rec := &recorder{claimUntil: time.Now().Add(time.Hour)}
-	header := q.request.Header
+	header := maps.Clone(q.request.Header)
 	if header == nil {
 		header = make(http.Header)
 	}
@@ -170,9 +189,10 @@ func (q *asking) once(parent context.Context) health {
 		Method: q.request.Method, URL: c.url(q.request.Path, q.request.Query), Host: c.base.Host, Header: header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(httptrace.WithClientTrace(ctx, rec.watch()))
-	resp, err := c.transport.RoundTrip(req) //nolint:bodyclose // readWhole closes it
+	resp, err := c.asker.RoundTrip(req) //nolint:bodyclose // readWhole closes it
 	if err == nil {
 		q.response, err = readWhole(resp, maxLookupAnswer)
+		q.reused = rec.reused.Load()
 	}
 	if err == nil {
 		if failure := q.response.StatusCode; failure >= 500 || failure == http.StatusRequestTimeout {

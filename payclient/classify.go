@@ -31,10 +31,16 @@ func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, re
 		judgeRefusal(&s, a, key, reply, reused)
 	case attempt.Running:
 		s.Reason = orDefault(s.Reason, attempt.ReasonStillRunning)
-	case attempt.Unavailable:
-		s.Reason = orDefault(s.Reason, attempt.ReasonUnavailable)
+		if reused && reply.Reference != a.Reference {
+			s.Verdict = attempt.Unavailable // it may be the answer to the request before ours
+		}
 	case attempt.KeyReused:
 		s.Reason = orDefault(s.Reason, attempt.ReasonKeyReused)
+		if reused && reply.Reference != a.Reference {
+			s.Verdict, s.Reason = attempt.Unavailable, attempt.ReasonUnproven
+		}
+	case attempt.Unavailable:
+		s.Reason = orDefault(s.Reason, attempt.ReasonUnavailable)
 	case attempt.Violated:
 		s.Reason = orDefault(s.Reason, attempt.ReasonUnreadable)
 	default: // an adapter that decides nothing

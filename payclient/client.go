@@ -30,6 +30,7 @@ type Client struct {
 	retries   int
 	repeat    failsafe.Executor[*sending]
 	guard     *guard
+	asker     http.RoundTripper // for lookups
 	lastURL   atomic.Pointer[keptURL]
 	used      sync.Pool // of *starting
 	aged      atomic.Int64
@@ -62,6 +63,13 @@ func New(cfg Config) (*Client, error) {
 		c.transport = NewTransport(TransportConfig{MaxConnections: cfg.MaxConcurrent, IdleTimeout: idle})
 	}
 	c.repeat, c.guard = repeater(), newGuard(cfg)
+	c.asker = c.transport
+	if t, ok := c.transport.(*http.Transport); ok {
+		// "None" names nobody: on a connection that was used before it may answer another question. Each has its own.
+		own := t.Clone()
+		own.DisableKeepAlives = true
+		c.asker = own
+	}
 	c.closing, c.giveUp = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -165,8 +173,9 @@ func (c *Client) claimFor() time.Duration { return c.cfg.CallTimeout + c.cfg.Rec
 // starting is one call's decision, and the request body that was rendered on the way to it.
 type starting struct {
 	attempt.Start
-	body   []byte // whole, with the source
-	bodyOf string // the id of the attempt it belongs to
+	body       []byte // whole, with the source
+	bodyOf     string // the id of the attempt it belongs to
+	bodyDigest string
 
 	record  attempt.Record
 	sending sending // what follows, if the decision is to send
@@ -236,7 +245,7 @@ func (c *Client) render(a *attempt.Attempt, s *starting) error {
 		return err
 	}
 	a.Body, a.BodyDigest = stored, digest
-	s.body, s.bodyOf = whole, a.ID
+	s.body, s.bodyOf, s.bodyDigest = whole, a.ID, digest
 	return nil
 }
 
@@ -305,7 +314,7 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 		case attempt.DecidedRefuse:
 			return c.refused(d)
 		case attempt.DecidedAsk:
-			if err := c.askFirst(ctx, d); err != nil {
+			if err := c.askFirst(ctx, s, d); err != nil {
 				return resultOf(&d.Attempt, d.Now), err
 			}
 			s.Asked = true
@@ -317,7 +326,7 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 
 // askFirst asks about the attempts that stand before a decision and records the answers. A question that fails leaves a
 // live attempt as it is, and forbids a new one after an abandoned one.
-func (c *Client) askFirst(ctx context.Context, d attempt.Decision) error {
+func (c *Client) askFirst(ctx context.Context, s *starting, d attempt.Decision) error {
 	for i := range d.Ask {
 		a := d.Ask[i]
 		answer, err := c.askAndRecord(ctx, a, d.Now, time.Now().Add(c.cfg.CallTimeout))
@@ -325,6 +334,9 @@ func (c *Client) askFirst(ctx context.Context, d attempt.Decision) error {
 			return err
 		}
 		asked := answer == attempt.LookupFound || answer == attempt.LookupNone
+		if !asked {
+			s.Unanswered = append(s.Unanswered, a.ID) // it may be abandoned by now all the same: then it is asked about again
+		}
 		if a.Status == attempt.StatusAbandoned && !asked {
 			return &attempt.NotPaidError{Attempt: a, Reason: attempt.ReasonNotAsked,
 				Err: fmt.Errorf("an earlier attempt was abandoned, and the provider could not be asked once more about it (%s)", answer)}
@@ -365,7 +377,7 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (r 
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(s.callUntil) {
 		s.callUntil = deadline
 	}
-	if start.bodyOf == a.ID {
+	if start.bodyOf == a.ID && start.bodyDigest == a.BodyDigest {
 		s.body = start.body // rendered by this very call
 	} else if err := s.prepareBody(); err != nil {
 		s.stop(attempt.ReasonBodyChanged, err)
@@ -465,15 +477,20 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	return r, view, nil
 }
 
-// standing returns the attempt that speaks for a slot: the live one, else one that owes something, else the newest.
+// standing returns the attempt that speaks for a slot: the live one, unless nothing of it has left and another owes
+// something; else one that owes something, else the newest.
 func standing(v attempt.View) attempt.Attempt {
-	if live, ok := v.Live(); ok {
+	live, ok := v.Live()
+	if ok && live.Status != attempt.StatusPrepared {
 		return live
 	}
 	for _, a := range v.Attempts {
 		if _, owed := a.OpenDuty(); owed {
 			return a
 		}
+	}
+	if ok {
+		return live
 	}
 	return v.Attempts[len(v.Attempts)-1]
 }

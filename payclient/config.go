@@ -168,6 +168,12 @@ func (c Config) Validate() error {
 	if c.AbandonAfter > 0 && c.AbandonAfter <= c.MinAge {
 		fail("AbandonAfter: %s, want more than MinAge (%s)", c.AbandonAfter, c.MinAge)
 	}
+	if c.RecordTimeout > time.Hour {
+		fail("RecordTimeout: %s, want at most 1h: a dead sender's attempt waits that long", c.RecordTimeout)
+	}
+	if c.Breaker.Period > 0 && c.Breaker.Period < time.Second {
+		fail("Breaker.Period: %s, want at least 1s", c.Breaker.Period)
+	}
 	if c.MaxWait < c.FirstWait {
 		fail("MaxWait: %s, want at least FirstWait (%s)", c.MaxWait, c.FirstWait)
 	}
@@ -218,6 +224,9 @@ func (c Config) validateProvider(caps Capabilities) (errs []error) {
 	}
 	if n := len(c.ReferencePrefix) + idLength; caps.Reference.MaxLength > 0 && caps.Reference.MaxLength < n {
 		fail("takes references of at most %d characters, ours have %d with the prefix %q", caps.Reference.MaxLength, n, c.ReferencePrefix)
+	}
+	if key.Retention > 0 && key.Header == "" {
+		fail("declares how long keys are kept, and no key")
 	}
 	if key.KeepsEveryAnswer && key.Header == "" {
 		fail("declares answers kept under a key, and no key")

@@ -85,9 +85,9 @@ type LookupCapability struct {
 // Request is what an adapter wants sent. The client adds the base URL, the key and the body.
 type Request struct {
 	Method string
-	Path   string // begins with a slash
-	Query  string // encoded; empty for none. Never a secret
-	Header http.Header
+	Path   string      // begins with a slash
+	Query  string      // encoded; empty for none. Never a secret
+	Header http.Header // read only for the client, so that all requests may share one
 }
 
 // Response is a complete answer of the provider.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -129,7 +130,7 @@ func (s *sending) mayStart(now time.Time) bool {
 		s.stop(attempt.ReasonNoTime, errNoTime)
 		return false
 	}
-	if len(s.log) > 0 && !s.mayRepeat() {
+	if !s.mayRepeat() { // also a claim's first: the guard may have kept it waiting past the key's retention
 		s.stop(attempt.ReasonNotSendable, nil)
 		return false
 	}
@@ -237,7 +238,7 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 		if whole.StatusCode >= 500 || whole.StatusCode == http.StatusRequestTimeout {
 			s.health = failing
 		}
-		if send.Reason == attempt.ReasonUnproven {
+		if send.Reason == attempt.ReasonUnproven || reply.Verdict == attempt.Running {
 			s.client.closeIdle() // so that the next answer is the first on its connection
 		}
 		// A failure that the provider has stored under the key comes back for ever.
@@ -322,7 +323,7 @@ func (c *Client) closeIdle() {
 func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	c := s.client
 	r := c.cfg.Provider.ChargeRequest(*s.a)
-	header := r.Header
+	header := maps.Clone(r.Header) // the adapter may use one map for all: a key of ours must not get into another's request
 	if header == nil {
 		header = make(http.Header, 4)
 	}

@@ -47,10 +47,10 @@ var wireAnswers = func() []wireAnswer {
 			return wiretest.Answer(201, "application/json", wireCharge(q, wireSet("status", "pending")))
 		}, charged, attempt.ReasonPending, toldUnknown, charged, false},
 		{"409 while the first one runs", problem(409, "idempotency_key_in_use"),
-			attempt.Running, attempt.ReasonStillRunning, toldUnknown, attempt.Running, true},
+			attempt.Running, attempt.ReasonStillRunning, toldUnknown, unavailable, true},
 		{"409 of a gateway", html(409), violated, attempt.ReasonUnreadable, toldViolation, violated, true},
 		{"422 for another body under the key", problem(422, "idempotency_key_reused"),
-			attempt.KeyReused, attempt.ReasonKeyReused, toldViolation, attempt.KeyReused, false},
+			attempt.KeyReused, attempt.ReasonKeyReused, toldViolation, unavailable, false},
 		{"422 of a gateway", html(422), violated, attempt.ReasonUnreadable, toldViolation, violated, true},
 		{"418 in the API's words", problem(418, "teapot"), violated, attempt.ReasonUnreadable, toldViolation, violated, true},
 		{"202 accepted", plain(202, "application/json", "{}"), violated, attempt.ReasonUnreadable, toldViolation, violated, false},
@@ -154,7 +154,7 @@ func (a wireAnswer) used(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unproven := a.reused != a.verdict
+	unproven := a.reused != a.verdict && a.verdict != attempt.Running
 	if unproven != (res.Reason == attempt.ReasonUnproven) {
 		t.Errorf("reason %s, want it unproven: %t", res.Reason, unproven)
 	}
