@@ -1,6 +1,7 @@
 package payclient
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/netip"
@@ -312,7 +313,7 @@ func valuesOf(source string) []string {
 		token, err := decoder.ReadToken()
 		_, read := decoder.StackIndex(0)
 		switch {
-		case err == io.EOF && read == 1:
+		case errors.Is(err, io.EOF) && read == 1:
 			return values
 		case err != nil || read > 1:
 			return []string{source}

@@ -153,7 +153,7 @@ func TestReadersOfAReplacedFile(t *testing.T) {
 	path := testFile(t)
 	s := testStore(t, path, Options{})
 	if err := copyOver(path); err != nil {
-		t.Skip("this system does not replace open files: ", err)
+		t.Skip("this system does not replace open files: ", err) // the reason is in the message
 	}
 	first, err := s.reads.Conn(t.Context()) // was there before
 	if err != nil {
@@ -172,7 +172,7 @@ func TestLinkThatIsTurned(t *testing.T) {
 	start(t, testStore(t, other, Options{}), "1001")
 	start(t, testStore(t, file, Options{}), "1001")
 	if err := os.Symlink(file, link); err != nil {
-		t.Skip(err)
+		t.Skip(err) // a system without links
 	}
 	s := testStore(t, link, Options{})
 	a := start(t, s, "1002")
