@@ -214,7 +214,7 @@ func (noStore) TakeDue(context.Context, int, time.Duration) (attempt.View, error
 }
 func (noStore) Close() error { return nil }
 
-func chargeonce(b *testing.B, name, url string, t http.RoundTripper, store attempt.Store) contender {
+func chargeonce(b testing.TB, name, url string, t http.RoundTripper, store attempt.Store) contender {
 	b.Helper()
 	adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("sk_test")})
 	if err != nil {

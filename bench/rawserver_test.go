@@ -12,7 +12,7 @@ import (
 )
 
 // rawBank serves the bank on a loopback socket with as little as HTTP/1.1 takes, so that what is measured is the clients.
-func rawBank(b *testing.B, k *bank) string {
+func rawBank(b testing.TB, k *bank) string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
