@@ -108,6 +108,12 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 		return errors.New("not the transaction of InTx; nothing was stored")
 	}
 	q := sqlSession{ctx: ctx, db: t.tx}
+	// The host's own statements may have ended the transaction (a COMMIT, an INSERT OR ROLLBACK): the savepoint would then
+	// be a transaction of its own and commit what the host has rolled back. A BEGIN that is taken shows that.
+	if err := q.exec1("BEGIN"); err == nil {
+		return t.s.unavailable(errors.Join(errors.New("the transaction was ended by a statement in it; nothing was stored"),
+			q.exec1("ROLLBACK"), t.tx.Rollback()))
+	}
 	if err := q.exec1("SAVEPOINT chargeonce_step"); err != nil {
 		return t.s.unavailable(err)
 	}
