@@ -70,6 +70,11 @@ type Refusal struct {
 	Answer  Answer  `json:"answer"`
 }
 
+// IsAt tells whether the attempt belongs to that place: only there may it be sent or asked about.
+func (a Attempt) IsAt(provider, providerAccount, environment string) bool {
+	return a.Provider == provider && a.ProviderAccount == providerAccount && a.Environment == environment
+}
+
 // ClaimedUntil returns when the last unexpired claim ends; zero where there is none at that time.
 func (a Attempt) ClaimedUntil(now time.Time) time.Time {
 	var until time.Time

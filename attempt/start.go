@@ -188,7 +188,7 @@ func (s *Start) differs(a Attempt) string {
 
 // ours tells whether the attempt is at the provider that this call can send to and ask.
 func (s *Start) ours(a Attempt) bool {
-	return a.Provider == s.Provider && a.ProviderAccount == s.ProviderAccount && a.Environment == s.Environment
+	return a.IsAt(s.Provider, s.ProviderAccount, s.Environment)
 }
 
 // answeredBefore returns the newest attempt that has answered this very intent: declined, or superseded by another.
@@ -257,23 +257,19 @@ func (s *Start) confirm(v View, next Attempt) (decided bool) {
 	}
 	ask := s.unconfirmed(v.Attempts)
 	for _, a := range ask {
-		if !s.ours(a) {
-			about := next
-			if about.ID == "" {
-				about = a
-			}
-			_, _ = s.refuse(about, &NotPaidError{Attempt: about, Reason: ReasonNotAsked, Err: fmt.Errorf(
-				"attempt %s was abandoned at another provider, account or environment, and cannot be asked about from here", a.ID)})
-			return true
+		why := " at another provider, account or environment, and cannot be asked about from here"
+		switch {
+		case !s.ours(a):
+		case s.CannotAsk:
+			why = ", and the provider cannot be asked about it from here"
+		default:
+			continue
 		}
-	}
-	if len(ask) > 0 && s.CannotAsk {
 		about := next
 		if about.ID == "" {
-			about = ask[0]
+			about = a
 		}
-		_, _ = s.refuse(about, &NotPaidError{Attempt: about, Reason: ReasonNotAsked, Err: fmt.Errorf(
-			"attempt %s was abandoned, and the provider cannot be asked about it from here", ask[0].ID)})
+		_, _ = s.refuse(about, &NotPaidError{Attempt: about, Reason: ReasonNotAsked, Err: fmt.Errorf("attempt %s was abandoned%s", a.ID, why)})
 		return true
 	}
 	if len(ask) == 0 || s.Asked && s.askedAbout(ask) {

@@ -24,19 +24,22 @@ func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, re
 	if reply.Verdict != attempt.Charged && clean.id(reply.Charge.ID) {
 		s.ChargeID = reply.Charge.ID // support needs it most where the answer decides nothing
 	}
+	// A used connection may bring the answer to the request before ours (response desynchronisation): one that does not name
+	// us proves nothing there.
+	unproven := reused && reply.Reference != a.Reference
 	switch reply.Verdict {
 	case attempt.Charged:
 		judgeCharge(&s, a, key, reply, clean)
 	case attempt.Refused, attempt.Rejected:
-		judgeRefusal(&s, a, key, reply, reused)
+		judgeRefusal(&s, a, key, reply, unproven)
 	case attempt.Running:
 		s.Reason = orDefault(s.Reason, attempt.ReasonStillRunning)
-		if reused && reply.Reference != a.Reference {
-			s.Verdict = attempt.Unavailable // it may be the answer to the request before ours
+		if unproven {
+			s.Verdict = attempt.Unavailable
 		}
 	case attempt.KeyReused:
 		s.Reason = orDefault(s.Reason, attempt.ReasonKeyReused)
-		if reused && reply.Reference != a.Reference {
+		if unproven {
 			s.Verdict, s.Reason = attempt.Unavailable, attempt.ReasonUnproven
 		}
 	case attempt.Unavailable:
@@ -80,13 +83,12 @@ func judgeCharge(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply R
 	}
 }
 
-func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, reused bool) {
+func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, unproven bool) {
 	switch {
 	case reply.Reference != "" && reply.Reference != a.Reference:
 		s.Verdict, s.Reason = attempt.Violated, attempt.ReasonMismatch
 		s.Detail = "the refusal names another reference"
-	case reply.Reference == "" && reused:
-		// It may be the answer to the request before ours (response desynchronisation).
+	case unproven:
 		s.Verdict, s.Reason = attempt.Unavailable, attempt.ReasonUnproven
 	case reply.Verdict == attempt.Refused:
 		s.Reason = orDefault(s.Reason, attempt.ReasonDeclined)

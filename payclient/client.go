@@ -507,7 +507,7 @@ func (c *Client) Check(ctx context.Context, slot attempt.Slot) (Result, error) {
 		return r, err
 	}
 	a := r.Attempt
-	if a.Provider != c.caps.Name || a.ProviderAccount != c.cfg.ProviderAccount || a.Environment != c.cfg.Environment {
+	if !a.IsAt(c.caps.Name, c.cfg.ProviderAccount, c.cfg.Environment) {
 		return r, nil
 	}
 	if _, err := c.askAndRecord(ctx, a, view.Now, time.Now().Add(c.cfg.CallTimeout)); err != nil {

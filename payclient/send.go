@@ -51,7 +51,6 @@ type sending struct {
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
 	health  health        // what the last request said about the provider
-	ask     bool          // the provider's answer asks for a lookup
 	stopped attempt.Reason
 	stopErr error // why nothing (more) was sent
 }
@@ -231,7 +230,6 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 	}
 	reply := s.client.cfg.Provider.ReadCharge(whole)
 	send = judge(s.a, s.client.caps.Key, whole, reply, reused, s.clean)
-	s.ask = s.ask || reply.Ask
 	switch send.Verdict {
 	case attempt.Running:
 	case attempt.Unavailable:
