@@ -52,6 +52,7 @@ var (
 	probQuery        = prob{400, "query_invalid", "The query is not understood"}
 	probNoCharge     = prob{404, "charge_not_found", "There is no such charge"}
 	probNotPaid      = prob{400, "charge_not_refundable", "The charge has not succeeded"}
+	probNotVoidable  = prob{409, "charge_not_voidable", "The charge is not pending"}
 	probRefunded     = prob{400, "charge_already_refunded", "Nothing of the charge is left to refund"}
 	probTooMuch      = prob{400, "refund_too_large", "The refund is larger than what is left of the charge"}
 	probClosed       = prob{503, "closed", "The provider is closed"}

@@ -109,8 +109,11 @@ func TestEndpoints(t *testing.T) {
 		method, path string
 		want         string
 	}{
-		{c, "GET", "/v1/charges", "200"},
-		{c, "GET", "/v1/refunds", "200"},
+		{c, "GET", "/v1/charges?created_from=0", "200"},
+		{c, "GET", "/v1/refunds?created_from=0", "200"},
+		{c, "GET", "/v1/charges", "400"},
+		{c, "GET", "/v1/refunds", "400"},
+		{c, "GET", "/v1/charges?created_to=5", "400"},
 		{c, "GET", "/v1/charges/ch_1", "404"},
 		{c, "GET", "/v1/charges/ch_000001", "404"},
 		{c, "GET", "/v1/charges/", "404"},
@@ -118,9 +121,9 @@ func TestEndpoints(t *testing.T) {
 		{c, "DELETE", "/v1/charges", "405"},
 		{c, "GET", "/v1/payouts", "404"},
 		{c, "GET", "/", "404"},
-		{c, "GET", "/v1/charges?limit=0", "400"},
-		{c, "GET", "/v1/charges?limit=101", "400"},
-		{c, "GET", "/v1/charges?starting_after=ch_000009", "400"},
+		{c, "GET", "/v1/charges?created_from=0&limit=0", "400"},
+		{c, "GET", "/v1/charges?created_from=0&limit=101", "400"},
+		{c, "GET", "/v1/charges?created_from=0&starting_after=ch_000009", "400"},
 		{c, "GET", "/v1/charges?merchant_reference=%zz", "400"},
 		{nobody, "POST", "/v1/charges", "401"},
 		{nobody, "GET", "/v1/charges", "401"},
@@ -157,7 +160,7 @@ func TestPaging(t *testing.T) {
 	want(t, "records", len(ids), 13)
 	want(t, "order", ids[0]+" "+ids[12], "ch_000001 ch_000025")
 	want(t, "ten unless said", len(strings.Fields(c.find("even").ids())), 10)
-	want(t, "everything", len(strings.Fields(c.do("GET", "/v1/charges?limit=100", "", "").ids())), 25)
+	want(t, "everything", len(strings.Fields(c.do("GET", "/v1/charges?created_from=0", "", "").ids())), 25)
 }
 
 // R6, C42: a search does not see what was made a moment ago.

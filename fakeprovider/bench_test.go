@@ -140,3 +140,30 @@ func BenchmarkRoundTrip(b *testing.B) {
 		resp.Body.Close()
 	}
 }
+
+// BenchmarkListPage is one page of 100 in the middle of full books. The time
+// must not depend on how many charges there are.
+func BenchmarkListPage(b *testing.B) {
+	for _, charges := range []int{1_000, 100_000} {
+		b.Run(strconv.Itoa(charges), func(b *testing.B) {
+			bank := fakeprovider.New(fakeprovider.Config{RecordRequests: -1})
+			for i := range charges {
+				id := strconv.Itoa(i)
+				req := httptest.NewRequest("POST", "/v1/charges", strings.NewReader(payment(id, "tok_visa")))
+				req.Header["Authorization"] = []string{"Bearer secret"}
+				req.Header["Idempotency-Key"] = []string{`"` + id + `"`}
+				bank.ServeHTTP(httptest.NewRecorder(), req)
+			}
+			url := fmt.Sprintf("/v1/charges?created_from=0&starting_after=ch_%06d", charges/2)
+			for b.Loop() {
+				req := httptest.NewRequest("GET", url, nil)
+				req.Header["Authorization"] = []string{"Bearer secret"}
+				w := httptest.NewRecorder()
+				bank.ServeHTTP(w, req)
+				if w.Code != 200 || w.Body.Len() < 100*100 {
+					b.Fatal(w.Body)
+				}
+			}
+		})
+	}
+}

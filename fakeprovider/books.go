@@ -55,7 +55,32 @@ type record struct {
 	currency [3]byte
 	state    uint8
 	first    uint8 // the state as first answered, for the replay
-	action   bool
+	marks    uint8
+}
+
+// Marks of a record.
+const (
+	markAction uint8 = 1 << iota // the payer has to act while it is pending
+	markVoided                   // failed because it was voided
+)
+
+// become changes the status. Voided stays what it is until somebody says
+// otherwise.
+func (r *record) become(to State, voided bool) {
+	if voided || r.marks&markVoided != 0 && to == Failed {
+		r.marks |= markVoided
+	} else {
+		r.marks &^= markVoided
+	}
+	r.state = to.compact()
+}
+
+// declineCodeOf says why a record has failed.
+func (p *Provider) declineCodeOf(r *record) string {
+	if r.marks&markVoided != 0 {
+		return codeVoided
+	}
+	return p.codes[r.code]
 }
 
 func (r *record) reference() string   { return r.text[:r.refLen] }
@@ -64,10 +89,11 @@ func (r *record) description() string { return r.text[r.refLen+r.srcLen:] }
 
 // shelf holds the records of one kind, found by number or by reference.
 type shelf struct {
-	prefix string
-	list   table[record]
-	byRef  map[uint64]uint32 // newest record's number per reference hash
-	hidden map[uint32]int64  // not found by reference before this time
+	prefix  string
+	list    table[record]
+	byRef   map[uint64]uint32 // newest record's number per reference hash
+	hidden  map[uint32]int64  // not found by searches before this time
+	listing listing
 }
 
 func (s *shelf) reset(prefix string) {

@@ -29,7 +29,7 @@ type Config struct {
 	// that it does not stay locked for ever. Zero: 1m.
 	LockTimeout time.Duration
 
-	// SearchLag hides a charge or refund from searches by reference for this
+	// SearchLag hides a charge or refund from searches and listings for this
 	// long after it was made. Reading it by its id is not delayed. Zero: none.
 	SearchLag time.Duration
 

@@ -38,8 +38,14 @@
 //	400                         no key, or a malformed request
 //
 // GET /v1/charges?merchant_reference=R finds charges, GET /v1/charges/{id}
-// reads one. Refunds are made and found alike under /v1/refunds. POST
-// /v1/orders is an order panel's API without keys. See [Config] for the dials.
+// reads one. GET /v1/charges?created_from=F&created_to=T lists what was made
+// in [F, T), in Unix seconds or as RFC 3339 times, oldest first; T may be left
+// out. Both come in pages ({"data":[...],"has_more":true}) that "limit" (1 to
+// 100) and "starting_after" choose. Refunds are made, found and listed alike
+// under /v1/refunds. POST /v1/charges/{id}/void makes a pending charge fail
+// with decline_code "voided", as often as it is asked; 409 with the code
+// "charge_not_voidable" says that the charge is not pending. POST /v1/orders is an order panel's API without keys. See
+// [Config] for the dials.
 //
 // Some sources decide without any configuration, see [Sources].
 //

@@ -8,7 +8,7 @@ import (
 // Draw has faults drawn at random, yet the same on every run: what the n-th
 // request of a key gets depends on Seed, the key and n alone, never on the
 // order in which requests of different keys arrive. A request without a key
-// is known by its reference, else by its body.
+// is known by its reference, else by its body, else by its path.
 type Draw struct {
 	Seed uint64 `json:"seed"`
 	// Rate is the share of requests that get a fault, 0 to 1.
@@ -67,6 +67,9 @@ func (d *drawing) pick(in *inbound) *plan {
 		identity = "reference " + in.reference
 		if in.reference == "" {
 			identity = "body " + string(in.body)
+			if len(in.body) == 0 { // a void
+				identity = "path " + in.path
+			}
 		}
 	}
 	d.nth[identity]++

@@ -34,6 +34,8 @@ func (x *exchange) execute() answer {
 		return x.create(kind)
 	case in.method == http.MethodGet && rest == "" && whole:
 		return x.search(shelf, kind)
+	case kind == kindCharge && strings.HasSuffix(rest, "/void"):
+		return x.void(strings.TrimSuffix(rest, "/void"))
 	case in.method == http.MethodGet:
 		n := shelf.number(rest)
 		if n == 0 || shelf.list.at(n).client != p.client(in.client) {
@@ -104,7 +106,10 @@ func (x *exchange) booking(kind uint8, w *wanted, v verdict) booking {
 		text:   w.reference + w.source + w.description,
 		refLen: uint16(len(w.reference)), srcLen: uint16(len(w.source)),
 		amount: w.amount, currency: w.currency, parent: w.charge, client: p.client(x.in.client),
-		code: p.declineCode(v.code), state: v.state.compact(), first: v.state.compact(), action: v.action,
+		code: p.declineCode(v.code), state: v.state.compact(), first: v.state.compact(),
+	}
+	if v.action {
+		r.marks = markAction
 	}
 	if plan.bookAmount != 0 {
 		r.amount = plan.bookAmount
@@ -230,7 +235,11 @@ func (p *Provider) enterBooking(b *booking, at time.Time) uint32 {
 		}
 	}
 	if to := b.flipTo; to != "" {
-		j := p.later(at.Add(b.flipAfter), func() { shelf.list.at(n).state = to.compact() })
+		j := p.later(at.Add(b.flipAfter), func() {
+			if r := shelf.list.at(n); r.marks&markVoided == 0 {
+				r.state = to.compact()
+			}
+		})
 		j.flip = &flip{b.kind, n, to}
 	}
 	return n
@@ -283,9 +292,9 @@ func (p *Provider) appendRecord(b []byte, kind uint8, n uint32, r *record, state
 	}
 	if states[state] == Failed {
 		b = append(b, `,"decline_code":`...)
-		b = appendString(b, p.codes[r.code])
+		b = appendString(b, p.declineCodeOf(r))
 	}
-	if r.action && states[state] == Pending {
+	if r.marks&markAction != 0 && states[state] == Pending {
 		b = append(b, `,"next_action":{"type":"redirect","url":"https://payer.invalid/`...)
 		b = appendID(b, p.shelf(kind).prefix, n)
 		b = append(b, `"}`...)

@@ -83,7 +83,7 @@ func Slow(d time.Duration) Fault { return with("slow", d) }
 // still there.
 func BookAfter(d time.Duration) Fault { return with("book-after", d) }
 
-// Hide keeps what this request makes out of searches by reference for d.
+// Hide keeps what this request makes out of searches and listings for d.
 func Hide(d time.Duration) Fault { return with("hide", d) }
 
 // Status answers with an HTTP status in place of the executed request.

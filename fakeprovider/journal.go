@@ -88,6 +88,7 @@ type line struct {
 	Code     string       `json:"decline_code,omitempty"`
 	Parent   uint32       `json:"charge,omitempty"`
 	Action   bool         `json:"action,omitempty"`
+	Voided   bool         `json:"voided,omitempty"`
 	Twice    bool         `json:"twice,omitempty"`
 	Hide     int64        `json:"hide,omitempty"` // nanoseconds
 	FlipTo   State        `json:"flip_to,omitempty"`
@@ -403,7 +404,7 @@ func (p *Provider) bookingLine(t string, b *booking, at int64) line {
 		T: t, Kind: kindNames[b.kind], At: at, Client: p.names[r.client],
 		State: states[r.state], First: states[r.first], Amount: r.amount, Currency: string(r.currency[:]),
 		Ref: r.reference(), Source: r.source(), Text: r.description(), Code: p.codes[r.code],
-		Parent: r.parent, Action: r.action, Twice: b.twice, Hide: int64(b.hide),
+		Parent: r.parent, Action: r.marks&markAction != 0, Voided: r.marks&markVoided != 0, Twice: b.twice, Hide: int64(b.hide),
 		FlipTo: b.flipTo, FlipIn: int64(b.flipAfter),
 	}
 }

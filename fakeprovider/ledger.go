@@ -156,8 +156,7 @@ func (p *Provider) setState(id string, to State) bool {
 	p.settle(now)
 	for kind, s := range []*shelf{&p.charges, &p.refunds} {
 		if n := s.number(id); n != 0 {
-			s.list.at(n).state = to.compact()
-			p.journal.append(true, line{T: "state", Kind: kindNames[kind], N: n, At: now.UnixNano(), State: to})
+			p.change(uint8(kind), n, to, false, now)
 			return true
 		}
 	}
@@ -185,7 +184,7 @@ func (p *Provider) listCharges(references []string, state func(State) bool) []Ch
 				ID: p.charges.id(n), Client: p.names[r.client], Status: states[r.state],
 				Amount: r.amount, Decimal: decimal(r.amount, string(r.currency[:])), Currency: string(r.currency[:]),
 				Reference: r.reference(), Source: r.source(), Description: r.description(),
-				DeclineCode: p.codes[r.code], Created: unix(r.booked),
+				DeclineCode: p.declineCodeOf(r), Created: unix(r.booked),
 			})
 		}
 	}

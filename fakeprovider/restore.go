@@ -56,7 +56,7 @@ func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
 			return fmt.Errorf("there is no %s %d", l.Kind, l.N)
 		}
 		p.settle(time.Unix(0, l.At)) // what was due before comes before
-		shelf.list.at(l.N).state = l.State.compact()
+		shelf.list.at(l.N).become(l.State, l.Voided)
 	case "request":
 		if l.Request == nil {
 			return errors.New("a request without a request")
@@ -89,12 +89,19 @@ func (p *Provider) lineBooking(l *line) (booking, error) {
 	if kind == kindRefund && (l.Parent == 0 || int(l.Parent) > p.charges.list.len()) {
 		return booking{}, fmt.Errorf("a refund of charge %d, which does not exist", l.Parent)
 	}
+	var marks uint8
+	if l.Action {
+		marks |= markAction
+	}
+	if l.Voided {
+		marks |= markVoided
+	}
 	return booking{
 		kind: kind, twice: l.Twice, hide: time.Duration(l.Hide), flipTo: l.FlipTo, flipAfter: time.Duration(l.FlipIn), later: l.Later,
 		record: record{
 			text: l.Ref + l.Source + l.Text, refLen: uint16(len(l.Ref)), srcLen: uint16(len(l.Source)),
 			amount: l.Amount, currency: [3]byte([]byte(l.Currency)), parent: l.Parent, client: p.client(l.Client),
-			code: p.declineCode(l.Code), state: l.State.compact(), first: l.First.compact(), action: l.Action,
+			code: p.declineCode(l.Code), state: l.State.compact(), first: l.First.compact(), marks: marks,
 		},
 	}, nil
 }

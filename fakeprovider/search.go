@@ -9,35 +9,44 @@ import (
 )
 
 // search answers GET /v1/charges and GET /v1/refunds: records of one
-// reference, or all, oldest first, in pages.
+// reference, or of a span of time, oldest first, in pages.
 func (x *exchange) search(s *shelf, kind uint8) answer {
 	p := x.p
 	q, err := url.ParseQuery(x.in.query)
 	if err != nil {
 		return problem(probQuery, detail(err.Error()))
 	}
-	limit := 10
+	ref := q.Get("merchant_reference")
+	limit := 100
+	if ref != "" {
+		limit = 10
+	}
 	if v := q.Get("limit"); v != "" {
 		limit, err = strconv.Atoi(v)
 		if err != nil || limit < 1 || limit > 100 {
 			return problem(probQuery, detail("limit must be 1 to 100"))
 		}
 	}
-	var from uint32
+	t, err := parseSpan(q, "created_from", "created_to")
+	switch {
+	case err != nil:
+		return problem(probQuery, detail(err.Error()))
+	case ref == "" && q.Get("created_from") == "":
+		return problem(probQuery, detail("want merchant_reference or created_from"))
+	}
+	var after uint32
 	if v := q.Get("starting_after"); v != "" && x.plan.lookup != lookupStuck {
-		if from = s.number(v); from == 0 {
+		if after = s.number(v); after == 0 {
 			return problem(probQuery, detail("starting_after names nothing"))
 		}
 	}
-	found := x.visible(s, q.Get("merchant_reference"))
-	if i, ok := slices.BinarySearch(found, from); from > 0 {
-		if ok {
-			i++
-		}
-		found = found[i:]
+	var found []uint32
+	var more bool
+	if ref != "" {
+		found, more = x.byReference(s, ref, t, after, limit)
+	} else {
+		found, more = x.byTime(s, t, after, limit)
 	}
-	more := len(found) > limit
-	found = found[:min(limit, len(found))]
 
 	var list [][]byte
 	for _, n := range found {
@@ -86,30 +95,18 @@ func foreign(list [][]byte, prefix string) []byte {
 	return applyEdits(list[0], []edit{{editSet, "merchant_reference", `"foreign"`}})
 }
 
-// visible lists the numbers of a client's records that a search shows now, in
-// order. An empty reference means all.
-func (x *exchange) visible(s *shelf, ref string) []uint32 {
-	p := x.p
-	client := p.client(x.in.client)
-	seen := x.now.Add(-p.config.SearchLag).UnixNano()
-	now := x.now.UnixNano()
-	var list []uint32
-	add := func(n uint32, r *record) {
-		if r.booked <= seen && s.hidden[n] <= now {
-			list = append(list, n)
+// byReference finds up to limit of the client's records of a reference made
+// in a span, those after record `after` if it is not 0, and says whether there
+// are more.
+func (x *exchange) byReference(s *shelf, ref string, t span, after uint32, limit int) (found []uint32, more bool) {
+	s.each(x.p.seed, x.p.client(x.in.client), ref, func(n uint32, r *record) {
+		if n > after && r.booked >= t.from && r.booked < t.to && x.visible(s, n, r) {
+			found = append(found, n)
 		}
-	}
-	if ref != "" {
-		s.each(p.seed, client, ref, add)
-		slices.Reverse(list)
-		return list
-	}
-	for n := uint32(1); int(n) <= s.list.len(); n++ {
-		if r := s.list.at(n); r.client == client {
-			add(n, r)
-		}
-	}
-	return list
+	})
+	slices.Reverse(found)
+	more = len(found) > limit
+	return found[:min(limit, len(found))], more
 }
 
 // decimal writes minor units in the currency's own digits, for the ledger.
