@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chargeonce/chargeonce/money"
@@ -21,6 +22,7 @@ type Attempt struct {
 	Provider        string // the adapter's name
 	ProviderAccount string
 	Environment     string
+	Refund          RefundOf // zero: a charge
 
 	// Body is the request as the first claim rendered it, with a NUL byte where the source goes. Later sends repeat it.
 	Body []byte
@@ -54,6 +56,8 @@ type Attempt struct {
 	AskingEndedAt time.Time   // when asking was given up; zero: not
 
 	Duties []Duty
+
+	UnwantedAt time.Time // when the order was cancelled; zero: it was not. Money on the attempt is owed back
 }
 
 // Claim is the right to send an attempt until a deadline, under a fencing number.
@@ -70,9 +74,16 @@ type Refusal struct {
 	Answer  Answer  `json:"answer"`
 }
 
-// IsAt tells whether the attempt belongs to that place: only there may it be sent or asked about.
-func (a Attempt) IsAt(provider, providerAccount, environment string) bool {
-	return a.Provider == provider && a.ProviderAccount == providerAccount && a.Environment == environment
+// Place is where an attempt belongs: only there may it be sent or asked about.
+type Place struct {
+	Provider    string // the adapter's name
+	Account     string // the provider account
+	Environment string
+}
+
+// Place returns where the attempt belongs.
+func (a Attempt) Place() Place {
+	return Place{Provider: a.Provider, Account: a.ProviderAccount, Environment: a.Environment}
 }
 
 // ClaimedUntil returns when the last unexpired claim ends; zero where there is none at that time.
@@ -156,6 +167,14 @@ func (a Attempt) Tell(now time.Time) Told {
 		if t, owed := a.tellOwed(); owed {
 			return t
 		}
+		if a.keeps() {
+			return Told{Outcome: Approved, Moved: MovedYes, Reason: ReasonKept}
+		}
+	}
+	if a.Status == StatusApproved {
+		if t, gone := a.tellGone(); gone {
+			return t
+		}
 	}
 	switch a.Status {
 	case StatusPrepared:
@@ -188,6 +207,34 @@ func (a Attempt) Tell(now time.Time) Told {
 	return t
 }
 
+// tellGone tells of an approved attempt whose money is not the host's to keep: it was given back in full, or it is owed back
+// because the order was cancelled. Nobody may fulfil on it.
+func (a Attempt) tellGone() (t Told, gone bool) {
+	if c, _ := a.Charge(a.ChargeID); c.refundedInFull() {
+		return Told{Moved: MovedNo, Reason: ReasonRefunded, NotPaid: true}, true
+	}
+	if a.UnwantedAt.IsZero() {
+		return Told{}, false
+	}
+	switch c, _ := a.Charge(a.ChargeID); {
+	case !a.owes():
+		return Told{Moved: MovedNo, Reason: ReasonResolved, NotPaid: true}, true
+	case c.Status == ChargeReversed:
+		return Told{Outcome: UnknownOutcome, Reason: ReasonReviewOwed}, true
+	}
+	return Told{Outcome: UnknownOutcome, Moved: MovedYes, Reason: ReasonRefundOwed}, true
+}
+
+func (a *Attempt) owes() bool {
+	_, owed := a.OpenDuty()
+	return owed
+}
+
+// keeps tells whether it was decided that money on the attempt, which has ended without it, stays as the order's payment.
+func (a *Attempt) keeps() bool {
+	return slices.ContainsFunc(a.Duties, func(d Duty) bool { return d.How == HowKept })
+}
+
 // tellOwed tells of an attempt that has ended without money and owes something all the same.
 func (a Attempt) tellOwed() (t Told, owed bool) {
 	for _, d := range a.Duties {
@@ -213,7 +260,7 @@ func (a Attempt) tellOwed() (t Told, owed bool) {
 // mismatched returns a charge that succeeded and is known not to be what was asked for.
 func (a Attempt) mismatched() (Charge, bool) {
 	for _, c := range a.Charges {
-		if c.Status == ChargeSucceeded && c.Amount.Valid() && c.Amount != a.Amount {
+		if c.Status == ChargeSucceeded && c.Amount.Valid() && c.Amount != a.Amount && !a.doneWith(c) {
 			return c, true
 		}
 	}

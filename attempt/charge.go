@@ -52,6 +52,9 @@ type Charge struct {
 	SeenAt      time.Time    `json:"seen_at,omitzero"`      // when it was first learnt of, by the store's clock
 	Answered    bool         `json:"answered,omitempty"`    // the answer to one of our sends held it
 
+	// Refunded is how much of it our refunds have given back, in minor units.
+	Refunded int64 `json:"refunded,omitempty"`
+
 	// FailedFirst: it was known as failed before it was known as succeeded.
 	FailedFirst bool `json:"failed_first,omitempty"`
 }

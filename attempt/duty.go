@@ -23,7 +23,16 @@ type Duty struct {
 	Why      string       `json:"why"`
 	OpenedAt time.Time    `json:"opened_at"`
 	MetAt    time.Time    `json:"met_at,omitzero"` // zero: open
+	How      string       `json:"how,omitempty"`   // how it was met
 }
+
+// How a duty was met.
+const (
+	HowRefunded  = "refunded"  // nothing of the charge is left
+	HowGone      = "gone"      // the charge failed, or the provider took it back
+	HowKept      = "kept"      // the money stays as the order's payment
+	HowDismissed = "dismissed" // a person has looked, and nothing is to be done
+)
 
 // Why a duty was opened.
 const (
@@ -32,5 +41,6 @@ const (
 	WhyDifferent    = "different"     // another amount or currency than was asked for
 	WhyReversed     = "reversed"      // the provider took a charge back that had succeeded
 	WhyNobodySent   = "nobody_sent"   // money on a prepared attempt, of which no request can have left as far as known
+	WhyUnwanted     = "unwanted"      // money of an order that was cancelled
 	WhyLatePending  = "late_pending"  // a charge that is not final, on an attempt that had ended without money
 )

@@ -3,6 +3,7 @@ package attempt
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The errors to decide by. An error from a client call means that this call sent nothing.
@@ -17,6 +18,14 @@ var (
 	ErrConflict = errors.New("another payment of this order is not settled")
 	// ErrNotPaid: the attempt ended without money, or was not sent; see NotPaidError.
 	ErrNotPaid = errors.New("not paid")
+	// ErrCancelled: the order was cancelled; see CancelledError.
+	ErrCancelled = errors.New("the order was cancelled")
+	// ErrRefunded: the money was given back in full. Paying again needs another order or purpose.
+	ErrRefunded = errors.New("refunded in full")
+	// ErrNotRefundable: the charge cannot be given back, or not so much of it; see RefundError.
+	ErrNotRefundable = errors.New("not refundable")
+	// ErrSeen: the step was marked to happen once, and has happened. Nothing was changed; it is no failure.
+	ErrSeen = errors.New("happened before")
 	// ErrInvalidIntent: the intent cannot be paid as it stands. Nothing was stored or sent.
 	ErrInvalidIntent = errors.New("invalid intent")
 	// ErrInTx: a store call was made inside the store's own transaction. Nothing was stored or sent.
@@ -36,6 +45,36 @@ func (e *PaidError) Error() string {
 
 // Is matches [ErrAlreadyPaid].
 func (e *PaidError) Is(target error) bool { return target == ErrAlreadyPaid }
+
+// CancelledError says that the order was cancelled: nothing is sent for it any more.
+type CancelledError struct {
+	Slot    Slot
+	At      time.Time
+	Attempt Attempt // the one that speaks for the slot; zero: there is none
+}
+
+func (e *CancelledError) Error() string {
+	text := fmt.Sprintf("order %s: %v at %s", e.Slot, ErrCancelled, e.At.Format(time.RFC3339))
+	if e.Attempt.ID != "" {
+		text += fmt.Sprintf(": attempt %s is %s", e.Attempt.ID, e.Attempt.Status)
+	}
+	return text + "; nothing was sent"
+}
+
+// Is matches [ErrCancelled].
+func (e *CancelledError) Is(target error) bool { return target == ErrCancelled }
+
+// RefundedError says that the slot was paid and that the money was given back in full.
+type RefundedError struct {
+	Attempt Attempt // the one that had paid
+}
+
+func (e *RefundedError) Error() string {
+	return fmt.Sprintf("order %s: %v: attempt %s; nothing was sent, paying again needs another order or purpose", e.Attempt.Slot, ErrRefunded, e.Attempt.ID)
+}
+
+// Is matches [ErrRefunded].
+func (e *RefundedError) Is(target error) bool { return target == ErrRefunded }
 
 // ConflictError says that an attempt for another amount, source or provider may have been sent and is not settled: "a
 // previous payment is being verified". This call sent nothing.

@@ -15,6 +15,7 @@ const (
 	EvidenceLookup     EvidenceKind = "lookup"     // the provider was asked by reference
 	EvidenceWebhook    EvidenceKind = "webhook"    // the provider told us
 	EvidenceSettlement EvidenceKind = "settlement" // a line of a settlement report
+	EvidenceDecision   EvidenceKind = "decision"   // a person, or a policy of the host's, has decided
 	EvidenceTime       EvidenceKind = "time"       // nothing was learnt but that time has passed
 )
 
@@ -65,6 +66,8 @@ type Evidence struct {
 	Charges []Charge     `json:"charges,omitempty"` // found, told, or listed under our reference
 	Answer  *Answer      `json:"answer,omitempty"`  // EvidenceLookup: what the provider answered, for support
 
+	Resolution *Resolution `json:"resolution,omitempty"` // EvidenceDecision
+
 	// KeepsAnswers says that the provider keeps every answer under the key: a charge that failed speaks for every send.
 	KeepsAnswers bool `json:"-"`
 	// Rule says when an attempt may be abandoned; nil: not on this evidence.
@@ -100,4 +103,7 @@ const (
 	WhatClaimed        What = "claimed"
 	WhatLearnt         What = "learnt" // evidence was added
 	WhatSuperseded     What = "superseded"
+	WhatCancelled      What = "cancelled" // the order was cancelled
+	WhatRefunded       What = "refunded"  // a refund of its money has changed
+	WhatResolved       What = "resolved"  // a decision was added
 )

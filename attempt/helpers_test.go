@@ -85,7 +85,7 @@ func (x *timeline) learn(e attempt.Evidence) *timeline {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	if err := attempt.CheckWrites(x.a.Slot, []attempt.Attempt{x.a}, writes); err != nil {
+	if err := attempt.CheckWrites(x.a.Slot, attempt.View{Attempts: []attempt.Attempt{x.a}}, writes); err != nil {
 		x.t.Fatal(err)
 	}
 	if !reflect.DeepEqual(before, x.a) {

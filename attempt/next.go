@@ -41,13 +41,16 @@ func (a *Attempt) absorb(e Evidence) {
 	for _, c := range e.Charges {
 		a.learn(c, e, e.KeepsAnswers)
 	}
+	if e.Resolution != nil {
+		a.resolve(e.Resolution, e)
+	}
 	if e.Kind == EvidenceLookup {
 		a.Asks++
 		if e.Answer != nil {
 			a.Answer = *e.Answer
 		}
 		none := e.Lookup == LookupNone || e.Lookup == LookupFound && len(a.Charges) > 0
-		if none && a.onlyFailures() && e.Rule != nil {
+		if none && a.holdsNothing() && e.Rule != nil {
 			a.learnNone(e.AskedAt, e.At, e.Rule.Lag)
 		}
 	}
@@ -155,7 +158,7 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 	told := c.Status
 	i := slices.IndexFunc(a.Charges, func(k Charge) bool { return k.ID == c.ID })
 	if i < 0 {
-		c.SeenAt = e.At
+		c.SeenAt, c.Refunded = e.At, 0
 		a.Charges = append(slices.Clip(a.Charges), c)
 		a.NoneAskedAt = nil // the lookups that found nothing were wrong
 	} else {
@@ -172,7 +175,7 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
 			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
 		}
-		c.SeenAt = known.SeenAt
+		c.SeenAt, c.Refunded = known.SeenAt, known.Refunded
 		a.Charges = slices.Clone(a.Charges)
 		a.Charges[i] = c
 	}
@@ -197,9 +200,20 @@ func outdated(known Charge, told ChargeStatus, from EvidenceKind) bool {
 	return false
 }
 
-// onlyFailures tells whether the provider holds nothing, as far as known, but charges that failed.
-func (a *Attempt) onlyFailures() bool {
-	return !slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.Status != ChargeFailed })
+// holdsNothing tells whether the provider holds nothing, as far as known, but charges that failed or are done with.
+func (a *Attempt) holdsNothing() bool {
+	return !slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.Status != ChargeFailed && !a.doneWith(c) })
+}
+
+// doneWith tells whether a charge that is not the attempt's end keeps nothing open any more: it was given back in full, or it
+// was decided about.
+func (a *Attempt) doneWith(c Charge) bool {
+	if c.refundedInFull() {
+		return true
+	}
+	return slices.ContainsFunc(a.Duties, func(d Duty) bool {
+		return d.ChargeID == c.ID && (d.How == HowKept && c.Status == ChargeSucceeded || d.How == HowDismissed && c.Status == ChargeReversed)
+	})
 }
 
 // learnNone keeps the last two times at which a lookup was asked that found nothing, at least the lag apart. Times that lie
@@ -212,32 +226,48 @@ func (a *Attempt) learnNone(asked, now time.Time, lag time.Duration) {
 	a.NoneAskedAt = nones[max(0, len(nones)-2):]
 }
 
-// openDuties opens a duty for every charge that is not the attempt's own end, and closes those that have come to nothing.
+// openDuties opens a duty for every charge that is not the attempt's own end, or that is no longer wanted, and closes those
+// that have come to nothing.
 func (a *Attempt) openDuties(now time.Time) {
 	approved := a.Status == StatusApproved
 	for _, c := range a.Charges {
-		switch own := approved && c.ID == a.ChargeID; c.Status {
+		own := approved && c.ID == a.ChargeID
+		if c.refundedInFull() {
+			a.meetAll(c, now)
+			continue
+		}
+		a.reopen(c)
+		switch c.Status {
 		case ChargeReversed:
 			// Nothing is left to refund; whether the payer has the money twice now is for a person to see.
-			a.meet(c, now, WhyLateMoney)
-			a.meet(c, now, WhyLatePending)
+			a.meet(c, now, WhyLateMoney, HowGone)
+			a.meet(c, now, WhyLatePending, HowGone)
+			a.meet(c, now, WhyUnwanted, HowGone)
 			a.owe(DutyReview, c, WhyReversed, now)
 		case ChargeFailed:
-			a.meet(c, now, WhyLatePending)
+			a.meet(c, now, WhyLatePending, HowGone)
 		case ChargePending:
 			if a.Status.Final() && !approved {
 				a.owe(DutyReview, c, WhyLatePending, now)
 			}
 		case ChargeSucceeded:
 			switch {
+			case own && !a.UnwantedAt.IsZero():
+				a.owe(DutyRefund, c, WhyUnwanted, now)
 			case own && c.Amount == a.Amount:
 			case own:
 				a.owe(DutyReview, c, WhyDifferent, now)
 			case approved:
 				a.owe(DutyReview, c, WhySecondCharge, now)
 			case a.Status.Final():
-				a.meet(c, now, WhyLatePending)
-				a.owe(DutyRefund, c, WhyLateMoney, now)
+				a.meet(c, now, WhyLatePending, HowGone)
+				kind := DutyRefund
+				if a.IsRefund() {
+					kind = DutyReview // more money has left than should have: nothing of ours brings it back
+				}
+				a.owe(kind, c, WhyLateMoney, now)
+			case c.Amount.Valid() && c.Amount != a.Amount && !a.UnwantedAt.IsZero():
+				a.owe(DutyRefund, c, WhyUnwanted, now)
 			case c.Amount.Valid() && c.Amount != a.Amount:
 				a.owe(DutyReview, c, WhyDifferent, now)
 			}
@@ -245,13 +275,19 @@ func (a *Attempt) openDuties(now time.Time) {
 	}
 }
 
-// owe opens a duty, once for each charge and reason. Money that a person is to look at anyway is not looked at twice.
+// owe opens a duty, once for each charge and reason. Money that a person is to look at anyway is not looked at twice, and
+// money that goes back anyway is not owed twice.
 func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
-	for _, d := range a.Duties {
+	for i, d := range a.Duties {
 		if d.ChargeID != c.ID {
 			continue
 		}
-		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent {
+		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent || d.How == HowKept && c.Status == ChargeSucceeded {
+			return
+		}
+		if why == WhyUnwanted && d.MetAt.IsZero() && d.Why != WhyReversed { // what a person would have looked at is surplus now
+			a.Duties = slices.Clone(a.Duties)
+			a.Duties[i].Kind = kind
 			return
 		}
 	}
@@ -259,11 +295,30 @@ func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
 }
 
 // meet closes a duty that has come to nothing.
-func (a *Attempt) meet(c Charge, now time.Time, why string) {
+func (a *Attempt) meet(c Charge, now time.Time, why, how string) {
 	i := slices.IndexFunc(a.Duties, func(d Duty) bool { return d.ChargeID == c.ID && d.Why == why && d.MetAt.IsZero() })
 	if i >= 0 {
 		a.Duties = slices.Clone(a.Duties)
-		a.Duties[i].MetAt = now
+		a.Duties[i].MetAt, a.Duties[i].How = now, how
+	}
+}
+
+// meetAll closes every duty about a charge of which nothing is left.
+func (a *Attempt) meetAll(c Charge, now time.Time) {
+	for _, d := range a.Duties {
+		if d.ChargeID == c.ID && d.Why != WhyReversed {
+			a.meet(c, now, d.Why, HowRefunded)
+		}
+	}
+}
+
+// reopen opens the duties again that a refund had met whose money has come back since.
+func (a *Attempt) reopen(c Charge) {
+	for i, d := range a.Duties {
+		if d.ChargeID == c.ID && d.How == HowRefunded && c.Status == ChargeSucceeded {
+			a.Duties = slices.Clone(a.Duties)
+			a.Duties[i].MetAt, a.Duties[i].How = time.Time{}, ""
+		}
 	}
 }
 
@@ -292,6 +347,12 @@ func (a *Attempt) fold(e Evidence) {
 	switch {
 	case held:
 		a.stayOpen(why, now)
+	case a.keeps():
+		a.end(StatusAbandoned, ReasonKept)
+	case a.doneReason() != "" && unaccounted == 0:
+		a.end(StatusAbandoned, a.doneReason())
+	case e.Resolution != nil && e.Resolution.Kind == ResolvedNotCharged && a.holdsNothing():
+		a.end(StatusAbandoned, ReasonResolved)
 	case a.Refusal.Verdict == Refused && (a.Refusal.Kept || len(a.Claims) == 0 && a.MaybeSends <= a.failedAlone()):
 		a.end(StatusDeclined, a.Refusal.Answer.Reason)
 	case a.Refusal.Verdict == Rejected && unaccounted == 0:
@@ -315,12 +376,29 @@ func (a *Attempt) ownCharge() (Charge, bool) {
 	return Charge{}, false
 }
 
+// doneReason says how the charges ended that are done with; empty: there are none.
+func (a *Attempt) doneReason() Reason {
+	why := Reason("")
+	for _, c := range a.Charges {
+		switch {
+		case c.refundedInFull():
+			return ReasonRefunded
+		case c.Status == ChargeReversed:
+			why = ReasonResolved
+		}
+	}
+	return why
+}
+
 // held tells whether the provider holds, or has held, a charge that keeps the attempt open, and why.
 func (a *Attempt) held() (why Reason, ok bool) {
 	if _, mismatch := a.mismatched(); mismatch {
 		return ReasonMismatch, true
 	}
 	for _, c := range a.Charges {
+		if a.doneWith(c) {
+			continue
+		}
 		switch c.Status {
 		case ChargeReversed:
 			return ReasonReviewOwed, true
@@ -389,7 +467,7 @@ func (a *Attempt) backToPrepared(e Evidence) {
 
 // abandonable holds the rule for abandoning. A claim without a recorded end counts by its deadline.
 func (a *Attempt) abandonable(r *AbandonRule, now time.Time) bool {
-	if r == nil || r.After <= 0 || !a.onlyFailures() {
+	if r == nil || r.After <= 0 || !a.holdsNothing() {
 		return false
 	}
 	last := a.LastPossibleSend()

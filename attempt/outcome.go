@@ -95,5 +95,9 @@ const (
 	ReasonNoTime         Reason = "no_time"          // not enough of the call's time was left for another request
 	ReasonRedirected     Reason = "redirected"       // the provider's address answered with a redirect, which is never followed
 	ReasonNotAsked       Reason = "not_asked"        // a question that had to come first could not be asked
+	ReasonOrderCancelled Reason = "order_cancelled"  // the order was cancelled before anything was sent
+	ReasonRefunded       Reason = "refunded"         // all its money was given back
+	ReasonResolved       Reason = "resolved"         // a person has decided that the provider holds nothing
+	ReasonKept           Reason = "kept"             // it was decided that money found late stays as the order's payment
 	ReasonProviderChange Reason = "provider_changed" // the attempt belongs to another provider, account or environment
 )

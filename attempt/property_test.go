@@ -193,6 +193,9 @@ func TestProperty_AnyHistory(t *testing.T) {
 					now.MetAt = d.MetAt
 				}
 				d.MetAt = now.MetAt
+				if d.How == "" {
+					d.How = now.How
+				}
 				if now != d {
 					t.Fatalf("a duty was rewritten: %+v, %+v", a.Duties[i], after.Duties[i])
 				}

@@ -12,6 +12,7 @@ type Start struct {
 	Slot            Slot
 	Intent          Intent
 	ID              string // only this attempt is sent, none is started; the intent then needs its Source only
+	Refund          Refund // a refund instead of a payment: of the attempt it names, whose slot is then the step's
 	Provider        string
 	ProviderAccount string
 	Environment     string
@@ -19,8 +20,9 @@ type Start struct {
 	Digester Digester
 	Resend   Resend
 
-	// New makes the slot's next attempt, identity, amount, digest and (with Claim) body included. Its error, of an intent that
-	// cannot be paid for instance, counts only where a new attempt would be made.
+	// New makes the slot's next attempt, or the refund's, identity, amount, digest and (with Claim) body included; ordinal
+	// counts them from 1. Its error, of an intent that cannot be paid for instance, counts only where a new attempt would be
+	// made. For a refund, RefundIntent tells what was completed.
 	New func(ordinal int) (Attempt, error)
 	// Render fills in Body and BodyDigest of a stored attempt that was never claimed before.
 	Render func(*Attempt) error
@@ -41,6 +43,10 @@ type Start struct {
 
 	Decision Decision
 
+	// Of a refund, as its last run completed them: all of the slot, and the charge.
+	whole        View
+	refundCharge string
+
 	room  [1]Write // of the last run, where one write is all
 	step  Step
 	asked []string // ids of the attempts asked about so far, where Step is what asks for each decision
@@ -55,6 +61,9 @@ func (s *Start) Step() *Step {
 		}
 	}
 	s.step = Step{Slot: s.Slot, ID: s.ID, Fresh: s.ID == "", Do: s.Decide}
+	if s.isRefund() {
+		s.step.ID, s.step.Fresh = s.Refund.AttemptID, false
+	}
 	return &s.step
 }
 
@@ -85,23 +94,35 @@ type Decision struct {
 
 // Decide is the Do of the step. It decides in this order:
 //
-//  1. An approved attempt is the answer: told to an intent of the same amount and source, [PaidError] to any other.
-//  2. An open duty of any attempt blocks the slot: nothing is sent beside money that should not be there.
-//  3. Another live attempt decides next. The same amount and source take it up again, if it may be sent; otherwise the
+//  1. A slot whose order was cancelled takes nothing more: [CancelledError].
+//  2. An approved attempt is the answer: told to an intent of the same amount and source, [PaidError] to any other, and
+//     [RefundedError] to all where its money was given back. So is one whose late money stays as the order's payment.
+//  3. An open duty of any attempt blocks the slot: nothing is sent beside money that should not be there.
+//  4. Another live attempt decides next. The same amount and source take it up again, if it may be sent; otherwise the
 //     provider is asked once, and the state that results decides. Anything else supersedes it while it is prepared; one
 //     that may have been sent is asked about once and then refuses with [ConflictError]. During a claim nobody is asked.
-//  4. An intent equal in amount and source to a declined or superseded attempt gets that one's result, unless Again names
+//  5. An intent equal in amount and source to a declined or superseded attempt gets that one's result, unless Again names
 //     the slot's newest attempt.
-//  5. A new attempt starts.
+//  6. A new attempt starts.
+//
+// A refund is decided in the same way among the attempts of that refund; a new one takes no more than is left of the charge.
 //
 // Before the first send after an abandonment the provider is asked once more about every abandoned attempt.
 func (s *Start) Decide(v View) ([]Write, error) {
 	s.Decision = Decision{Now: v.Now}
-	if s.ID != "" {
+	switch {
+	case s.isRefund():
+		return s.refund(v)
+	case s.ID != "":
 		return s.withID(v)
+	case !v.ClosedAt.IsZero():
+		return s.cancelled(v, v.standing())
 	}
 	live, ok := v.Live()
 	if ok && live.Status == StatusApproved {
+		if c, _ := live.Charge(live.ChargeID); c.refundedInFull() {
+			return s.refuse(live, &RefundedError{Attempt: live})
+		}
 		if s.differs(live) == "" {
 			return s.tell(live)
 		}
@@ -110,6 +131,9 @@ func (s *Start) Decide(v View) ([]Write, error) {
 	if owing, owed := owing(v); owed {
 		return s.blocked(live, owing)
 	}
+	if kept, ok := kept(v); ok {
+		return s.refuse(kept, &PaidError{Attempt: kept})
+	}
 	if ok {
 		return s.withLive(v, live)
 	}
@@ -117,6 +141,27 @@ func (s *Start) Decide(v View) ([]Write, error) {
 		return s.tell(stood)
 	}
 	return s.begin(v, nil)
+}
+
+func (s *Start) isRefund() bool { return s.Refund.AttemptID != "" }
+
+// cancelled refuses: the order was cancelled.
+func (s *Start) cancelled(v View, a Attempt) ([]Write, error) {
+	slot := s.Slot
+	if a.ID != "" {
+		slot = a.Slot
+	}
+	return s.refuse(a, &CancelledError{Slot: slot, At: v.ClosedAt, Attempt: a})
+}
+
+// kept returns an attempt whose late money stays as the order's payment.
+func kept(v View) (Attempt, bool) {
+	for _, a := range v.Attempts {
+		if a.Status.Final() && a.Status != StatusApproved && a.keeps() {
+			return a, true
+		}
+	}
+	return Attempt{}, false
 }
 
 // owing returns an attempt of the slot with an open duty.
@@ -180,6 +225,12 @@ func (s *Start) differs(a Attempt) string {
 	case a.Amount != s.Intent.Amount:
 		return "amount"
 	}
+	if s.isRefund() {
+		if a.Refund.ChargeID != s.refundCharge {
+			return "charge"
+		}
+		return ""
+	}
 	if same, _ := s.Digester.Same(a.Source, s.Intent.Source); !same {
 		return "source"
 	}
@@ -188,7 +239,7 @@ func (s *Start) differs(a Attempt) string {
 
 // ours tells whether the attempt is at the provider that this call can send to and ask.
 func (s *Start) ours(a Attempt) bool {
-	return a.IsAt(s.Provider, s.ProviderAccount, s.Environment)
+	return a.Place() == Place{Provider: s.Provider, Account: s.ProviderAccount, Environment: s.Environment}
 }
 
 // answeredBefore returns the newest attempt that has answered this very intent: declined, or superseded by another.
@@ -208,6 +259,12 @@ func (s *Start) answeredBefore(attempts []Attempt) (Attempt, bool) {
 		}
 		if a.Amount != s.Intent.Amount || !s.ours(a) {
 			continue // another payment, or another place: what was declined there may be tried here
+		}
+		if s.isRefund() {
+			if a.Refund.ChargeID == s.refundCharge {
+				return a, true
+			}
+			continue
 		}
 		if same, known := s.Digester.Same(a.Source, s.Intent.Source); same || !known {
 			return a, true
@@ -325,6 +382,12 @@ func (s *Start) withID(v View) ([]Write, error) {
 	if !ok {
 		return nil, ErrNotFound
 	}
+	if a.IsRefund() {
+		return nil, fmt.Errorf("%w: attempt %s is a refund, which is sent by asking for it again", ErrInvalidIntent, a.ID)
+	}
+	if !v.ClosedAt.IsZero() {
+		return s.cancelled(v, a)
+	}
 	if _, owed := a.OpenDuty(); owed || a.Status.Final() || !a.ClaimedUntil(v.Now).IsZero() {
 		return s.tell(a)
 	}
@@ -377,12 +440,28 @@ func (s *Start) begin(v View, before []Write) ([]Write, error) {
 	if s.confirm(v, Attempt{}) {
 		return nil, nil
 	}
+	ordinal := len(v.Attempts) + len(v.Refunds) + 1
+	if s.isRefund() {
+		superseded := ""
+		if len(before) > 0 {
+			superseded = before[0].Attempt.ID
+		}
+		if err := s.refundable(superseded); err != nil {
+			charge, _ := s.whole.Find(s.Refund.AttemptID)
+			return s.refuse(charge, err)
+		}
+		ordinal = len(s.whole.Attempts) + len(s.whole.Refunds) + 1
+	}
 	a, err := s.New(len(v.Attempts) + 1)
 	if err != nil {
 		s.Decision.Kind, s.Decision.Err = DecidedRefuse, fmt.Errorf("%w: %w; nothing was stored or sent", ErrInvalidIntent, err)
 		return nil, nil
 	}
-	a.Slot, a.Ordinal, a.Status, a.CreatedAt = s.Slot, len(v.Attempts)+1, StatusPrepared, v.Now
+	a.Slot, a.Ordinal, a.Status, a.CreatedAt = s.Slot, ordinal, StatusPrepared, v.Now
+	if s.isRefund() {
+		charge, _ := s.whole.Find(s.Refund.AttemptID)
+		a.Slot = charge.Slot
+	}
 	what := WhatStarted
 	a.NextCheckAt = v.Now.Add(s.PreparedAfter)
 	s.Decision.Kind = DecidedStarted
@@ -405,6 +484,12 @@ type Record struct {
 	Evidence Evidence
 	Who      string
 
+	// Schedule plans when the attempt is looked at again; nil: as before. Due says that it was taken as due, so that its
+	// next look has to be planned anew.
+	Schedule *Schedule
+	Due      bool
+	Once     *Once // the evidence counts once, see Step
+
 	Attempt Attempt   // the attempt after the evidence, once Apply has returned nil
 	Duties  []Duty    // opened by it
 	Now     time.Time // by the store's clock
@@ -415,7 +500,10 @@ type Record struct {
 
 // Step returns the step to apply. before is the attempt as the caller knows it, nil where it does not.
 func (r *Record) Step(before *Attempt) *Step {
-	r.step = Step{ID: r.ID, Guess: before, Outcome: true, Do: r.Do}
+	if before != nil && before.IsRefund() {
+		before = nil // what a refund brings to its charge is written with it
+	}
+	r.step = Step{ID: r.ID, Guess: before, Outcome: true, Do: r.Do, Once: r.Once}
 	return &r.step
 }
 
@@ -429,6 +517,20 @@ func (r *Record) Do(v View) ([]Write, error) {
 	e.At = v.Now
 	r.Attempt, r.Duties = Next(before, e)
 	r.Now = v.Now
+	if r.Schedule != nil {
+		r.Schedule.plan(&r.Attempt, v.Now, r.Due)
+	}
 	r.room[0] = change(before.Version, before.Status, &r.Attempt, WhatLearnt, r.Who, v.Now, &e, r.Duties)
-	return r.room[:], nil
+	if !before.IsRefund() {
+		return r.room[:], nil
+	}
+	charge, duties, changed := v.withRefund(&r.Attempt, v.Now)
+	if !changed {
+		return r.room[:], nil
+	}
+	old, _ := v.Find(charge.ID)
+	if r.Schedule != nil {
+		r.Schedule.plan(&charge, v.Now, false)
+	}
+	return append(r.room[:], change(old.Version, old.Status, &charge, WhatRefunded, r.Who, v.Now, nil, duties)), nil
 }

@@ -848,7 +848,7 @@ func TestCheckWrites(t *testing.T) {
 		{"the event of another version", []attempt.Attempt{old}, []attempt.Write{write(old, func(_ *attempt.Attempt, e *attempt.Event) { e.Version = 9 })}, "do not fit"},
 		{"the event of another status", []attempt.Attempt{old}, []attempt.Write{write(old, func(_ *attempt.Attempt, e *attempt.Event) { e.To = attempt.StatusApproved })}, "do not fit"},
 	} {
-		err := attempt.CheckWrites(slot, c.before, c.writes)
+		err := attempt.CheckWrites(slot, attempt.View{Attempts: c.before}, c.writes)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}

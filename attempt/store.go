@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/chargeonce/chargeonce/money"
 )
 
 // Store keeps attempts durably. It holds no rule about payments: it loads a slot's attempts, runs a [Step] on them and
@@ -38,10 +40,20 @@ type Store interface {
 	// List yields attempts in the order of their creation. After an error it yields no more.
 	List(ctx context.Context, filter Filter) iter.Seq2[Attempt, error]
 
-	// TakeDue returns attempts whose NextCheckAt has come, oldest first, at most limit, and moves their NextCheckAt on by
-	// lease in the same transaction, so that no other reconciler takes them meanwhile. It changes nothing else: no
-	// version, no event. The cost follows the number of open attempts, not of all.
-	TakeDue(ctx context.Context, limit int, lease time.Duration) (View, error)
+	// TakeDue returns attempts, refunds among them, whose NextCheckAt has come, oldest first, at most limit, and moves their
+	// NextCheckAt on by lease in the same transaction, so that no other reconciler takes them meanwhile. It changes nothing
+	// else: no version, no event. With places it takes only attempts that belong to one of them. The cost follows the number
+	// of open attempts, not of all.
+	TakeDue(ctx context.Context, limit int, lease time.Duration, places ...Place) (View, error)
+
+	// Briefs returns what is needed to recognise attempts by their ids, and attempts that a charge with one of the ids has
+	// approved; in any order, and nothing for an id that is not known. At most 1,000 ids are given at once.
+	Briefs(ctx context.Context, ids, chargeIDs []string) ([]Brief, error)
+
+	// Notes returns what steps have kept with Step.Once, by id.
+	Notes(ctx context.Context, filter NoteFilter) ([]Note, error)
+
+	Outbox
 
 	// Close waits for steps under way and releases the store. Steps given afterwards fail with ErrUnavailable.
 	Close() error
@@ -50,6 +62,7 @@ type Store interface {
 // Filter selects attempts for [Store.List]; the zero Filter selects all.
 type Filter struct {
 	Open     bool     // only those that are prepared, sending or unknown
+	Owing    bool     // only those with an open duty
 	Statuses []Status // only these, if any
 	Order    string   // only this order, if not empty
 	Limit    int      // at most this many; zero: no limit
@@ -57,7 +70,7 @@ type Filter struct {
 
 // Selects tells whether the filter lets an attempt through, its limit aside.
 func (f Filter) Selects(a Attempt) bool {
-	if f.Open && a.Status.Final() {
+	if f.Open && a.Status.Final() || f.Owing && !a.owes() {
 		return false
 	}
 	if f.Order != "" && a.Slot.Order != f.Order {
@@ -80,7 +93,9 @@ type View struct {
 	// Latest is the latest time that the store knows of, from its clock or from what it holds; zero: none. Now before it
 	// means that the clock was set back, so that no age can be told.
 	Latest   time.Time
-	Attempts []Attempt // the slot's, oldest first
+	ClosedAt time.Time // when the slot was closed because the order was cancelled; zero: it takes payments
+	Attempts []Attempt // the slot's payments, oldest first
+	Refunds  []Attempt // and the refunds of those, oldest first
 }
 
 // Live returns the slot's live attempt.
@@ -93,14 +108,55 @@ func (v View) Live() (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// Find returns the attempt with that id.
+// Find returns the attempt with that id, a payment or a refund.
 func (v View) Find(id string) (Attempt, bool) {
 	for _, a := range v.Attempts {
 		if a.ID == id {
 			return a, true
 		}
 	}
+	for _, a := range v.Refunds {
+		if a.ID == id {
+			return a, true
+		}
+	}
 	return Attempt{}, false
+}
+
+// Add puts an attempt of the slot among the payments or the refunds: how a store fills a view.
+func (v *View) Add(a Attempt) {
+	if a.IsRefund() {
+		v.Refunds = append(v.Refunds, a)
+		return
+	}
+	v.Attempts = append(v.Attempts, a)
+}
+
+// Standing returns the payment that speaks for a slot: the live one, unless nothing of it has left and another owes
+// something; else one that owes something, or whose money stays; else the newest. ok is false where there is none.
+func (v View) Standing() (a Attempt, ok bool) {
+	a = v.standing()
+	return a, a.ID != ""
+}
+
+func (v View) standing() Attempt {
+	live, ok := v.Live()
+	if ok && live.Status != StatusPrepared {
+		return live
+	}
+	if owing, owed := owing(v); owed {
+		return owing
+	}
+	if kept, ok := kept(v); ok {
+		return kept
+	}
+	if ok {
+		return live
+	}
+	if n := len(v.Attempts); n > 0 {
+		return v.Attempts[n-1]
+	}
+	return Attempt{}
 }
 
 // Step is one atomic change of a slot. It is used once.
@@ -116,6 +172,12 @@ type Step struct {
 
 	Outcome bool // records an outcome: must not be lost, see [Store.Apply]
 
+	// Once makes the step happen once: what it names is kept in the step's own commit, and a step that names the same ends
+	// with [ErrSeen] and changes nothing. A step with neither Slot nor ID and no Do keeps only that: something that concerns
+	// no attempt, as far as known. A later step of the same name that has an attempt happens all the same, and the note
+	// then belongs to that attempt.
+	Once *Once
+
 	// Do decides what to write. It is pure but for variables of its own, and may run several times: the last run is the
 	// one that counts. It must not call the store. Writing nothing is no error.
 	Do func(View) ([]Write, error)
@@ -128,6 +190,94 @@ type Step struct {
 type Write struct {
 	Attempt *Attempt
 	Event   Event
+
+	// Closing closes the slot instead; Attempt and Event are empty then. A slot that was never seen is made by it.
+	Closing *Closing
+}
+
+// Once names something that counts once, such as a webhook event by its id.
+type Once struct {
+	Scope string // what the id is unique in, such as the webhook's provider account
+	ID    string
+	Data  []byte // kept with it, at most 64 KiB; must hold nothing secret
+}
+
+// Note is what a step has kept with [Step].Once.
+type Note struct {
+	Once
+	AttemptID string    // empty: no attempt was concerned
+	At        time.Time // by the store's clock, UTC
+}
+
+// NoteFilter selects notes for [Store.Notes].
+type NoteFilter struct {
+	Scope     string
+	Orphans   bool   // only those that concern no attempt
+	AttemptID string // only this attempt's, if not empty
+	After     string // only ids after this one: how to read on
+	Limit     int    // at most this many; zero: 1,000
+}
+
+// Brief is what is needed to recognise an attempt.
+type Brief struct {
+	ID        string
+	Reference string
+	Slot      Slot
+	Place     Place
+	Amount    money.Amount
+	Status    Status
+	ChargeID  string // the charge that approved it
+	Refund    RefundOf
+}
+
+// Brief returns the attempt's brief.
+func (a *Attempt) Brief() Brief {
+	return Brief{
+		ID: a.ID, Reference: a.Reference, Slot: a.Slot, Place: a.Place(), Amount: a.Amount, Status: a.Status,
+		ChargeID: a.ChargeID, Refund: a.Refund,
+	}
+}
+
+// IDOf returns the id of the attempt that a reference of ours belongs to: its last 36 characters. Whether there is such an
+// attempt, and whether the reference is really its own, is for the store to tell.
+func IDOf(reference string) (id string, ok bool) {
+	n := len(reference) - idLength
+	if n < 0 {
+		return "", false
+	}
+	id = reference[n:]
+	for i := range len(id) {
+		c := id[i]
+		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (c == '-') || !dash && !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
+			return "", false
+		}
+	}
+	return id, true
+}
+
+const idLength = 36 // of a UUID as text, RFC 9562 section 4
+
+// Outbox is what a store offers to relays: for each relay that was added, every event of every attempt stands there from the
+// commit of its own change until it was delivered.
+type Outbox interface {
+	// AddRelay makes sure that events stand in the outbox for the relay from now on. Adding it again changes nothing.
+	AddRelay(ctx context.Context, relay string) error
+	// RemoveRelay forgets the relay and all that stands in the outbox for it.
+	RemoveRelay(ctx context.Context, relay string) error
+	// TakeUndelivered returns undelivered events of at most limit attempts, those first whose first undelivered event is
+	// oldest; of each attempt all, by version. For the time of lease no other caller gets events of these attempts.
+	TakeUndelivered(ctx context.Context, relay string, limit int, lease time.Duration) ([]Event, error)
+	// Delivered takes an attempt's events up to a version out of the relay's outbox. again is when others of it may be
+	// taken: zero means at once.
+	Delivered(ctx context.Context, relay, attemptID string, version int, again time.Duration) error
+	// Lag tells how far a relay is behind.
+	Lag(ctx context.Context, relay string) (RelayLag, error)
+}
+
+// RelayLag tells how far a relay is behind.
+type RelayLag struct {
+	Events int       // undelivered
+	Oldest time.Time // when the oldest of them happened, by the store's clock; zero: none
 }
 
 // change makes the write that takes an attempt from one version and status to the next: it counts the version and tells the

@@ -22,6 +22,8 @@ type Lookup struct {
 	Detail     string
 	StatusCode int
 	RequestID  string
+
+	notMade bool // the first question did not leave
 }
 
 // maxPages bounds how many pages of one lookup are read: more charges under one reference are no answer.
@@ -81,6 +83,7 @@ func (c *Client) findOnce(ctx context.Context, reference string) (l Lookup, unsu
 		q.run(ctx)
 		if q.err != nil {
 			l.Answer, l.Charges, l.Detail = attempt.LookupNotAsked, nil, clean.text(q.err.Error())
+			l.notMade = q.notMade && cursor == ""
 			return l, false
 		}
 		page := readLookup(c.cfg.Provider, q.response)
@@ -130,7 +133,7 @@ func readLookup(p Provider, r Response) (page LookupPage) {
 // The error is of the store only: an answer that could not be had is an answer.
 func (c *Client) askAndRecord(ctx context.Context, a attempt.Attempt, asked, until time.Time) (attempt.LookupAnswer, error) {
 	l := c.find(ctx, a.Reference, until)
-	rec := &attempt.Record{ID: a.ID, Who: c.cfg.Who, Evidence: c.evidence(l, asked)}
+	rec := &attempt.Record{ID: a.ID, Who: c.cfg.Who, Evidence: c.evidence(l, asked), Schedule: c.schedule}
 	if err := c.cfg.Store.Apply(ctx, rec.Step(&a)); err != nil {
 		if l.Answer != attempt.LookupFound {
 			return l.Answer, fmt.Errorf("attempt %s: record a lookup: %w", a.ID, err)
@@ -151,7 +154,7 @@ func (c *Client) evidence(l Lookup, asked time.Time) attempt.Evidence {
 		KeepsAnswers: c.caps.Key.KeepsEveryAnswer,
 	}
 	if l.Answer == attempt.LookupFound || l.Answer == attempt.LookupNone { // a question that failed gives nothing up
-		e.Rule = &attempt.AbandonRule{After: max(c.cfg.AbandonAfter, 0), Lag: c.caps.Lookup.Lag, PreparedAfter: c.cfg.PreparedAfter}
+		e.Rule = &c.schedule.Rule
 	}
 	return e
 }
@@ -163,12 +166,13 @@ type asking struct {
 	response Response
 	reused   bool // the answer came on a connection that was used before
 	err      error
+	notMade  bool // it did not leave: the guard said no
 }
 
 func (q *asking) run(ctx context.Context) {
 	g := q.client.guard
 	if err := g.enter(ctx); err != nil {
-		q.err = err
+		q.err, q.notMade = err, true
 		return
 	}
 	said := healthUnknown

@@ -27,6 +27,7 @@ type Client struct {
 	transport http.RoundTripper
 	digester  attempt.Digester
 	resend    attempt.Resend
+	schedule  *attempt.Schedule
 	retries   int
 	repeat    failsafe.Executor[*sending]
 	guard     *guard
@@ -58,6 +59,7 @@ func New(cfg Config) (*Client, error) {
 	c.resend = attempt.Resend{
 		KeepsEveryAnswer: c.caps.Key.KeepsEveryAnswer, Retention: c.caps.Key.Retention, Margin: cfg.RetentionMargin,
 	}
+	c.schedule = scheduleOf(cfg, c.caps)
 	if c.transport == nil {
 		idle := c.caps.IdleTimeout / 2
 		c.transport = NewTransport(TransportConfig{MaxConnections: cfg.MaxConcurrent, IdleTimeout: idle})
@@ -471,28 +473,10 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	if len(view.Attempts) == 0 {
 		return Result{}, view, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
 	}
-	speaks := standing(view)
+	speaks, _ := view.Standing()
 	r := resultOf(&speaks, view.Now)
 	r.Existing = true
 	return r, view, nil
-}
-
-// standing returns the attempt that speaks for a slot: the live one, unless nothing of it has left and another owes
-// something; else one that owes something, else the newest.
-func standing(v attempt.View) attempt.Attempt {
-	live, ok := v.Live()
-	if ok && live.Status != attempt.StatusPrepared {
-		return live
-	}
-	for _, a := range v.Attempts {
-		if _, owed := a.OpenDuty(); owed {
-			return a
-		}
-	}
-	if ok {
-		return live
-	}
-	return v.Attempts[len(v.Attempts)-1]
 }
 
 // Check tells how a slot stands and asks the provider first, if the attempt is open and this client's provider can be
@@ -507,7 +491,7 @@ func (c *Client) Check(ctx context.Context, slot attempt.Slot) (Result, error) {
 		return r, err
 	}
 	a := r.Attempt
-	if !a.IsAt(c.caps.Name, c.cfg.ProviderAccount, c.cfg.Environment) {
+	if a.Place() != c.Place() {
 		return r, nil
 	}
 	if _, err := c.askAndRecord(ctx, a, view.Now, time.Now().Add(c.cfg.CallTimeout)); err != nil {

@@ -66,6 +66,16 @@ type Config struct {
 	AbandonAfter time.Duration
 	// PreparedAfter is when a started attempt that nobody sends is given up. Zero: 24 h.
 	PreparedAfter time.Duration
+	// AskWaits are the times between the questions about an open attempt, after the first; the last one repeats. Nil: 1 m, 5 m,
+	// 15 m, 1 h, 3 h, 6 h, 12 h, 24 h.
+	AskWaits []time.Duration
+	// AskFor is after how long, counted from the last possible send, asking ends and a person has to decide. Zero: 7 days.
+	AskFor time.Duration
+	// WatchFor is how long an attempt that has ended without money is still asked about, where one of its requests may have
+	// been executed. Zero: 30 days. Negative: not at all.
+	WatchFor time.Duration
+	// RefundGrace is how long surplus money stays before it is given back by a reconciler. Zero: at once.
+	RefundGrace time.Duration
 	// RetentionMargin is taken off the provider's key retention, for clocks that differ and requests under way.
 	// Zero: a tenth of the retention, at most 1 h.
 	RetentionMargin time.Duration
@@ -109,6 +119,7 @@ func (c Config) withDefaults() Config {
 	c.RecordTimeout = orDefault(c.RecordTimeout, 5*time.Second)
 	c.MinAge = orDefault(c.MinAge, 2*time.Minute)
 	c.PreparedAfter = orDefault(c.PreparedAfter, 24*time.Hour)
+	c.AskFor = orDefault(c.AskFor, attempt.DefaultAskFor)
 	c.MaxConcurrent = orDefault(c.MaxConcurrent, 256)
 	c.MaxAnswer = orDefault(c.MaxAnswer, 256<<10)
 	c.Breaker.FailurePercent = orDefault(c.Breaker.FailurePercent, 10)
@@ -153,7 +164,7 @@ func (c Config) Validate() error {
 	}{
 		{"SendTimeout", c.SendTimeout}, {"CallTimeout", c.CallTimeout}, {"FirstWait", c.FirstWait}, {"MaxWait", c.MaxWait},
 		{"RecordTimeout", c.RecordTimeout}, {"MinAge", c.MinAge}, {"PreparedAfter", c.PreparedAfter},
-		{"RetentionMargin", c.RetentionMargin}, {"Breaker.Period", c.Breaker.Period}, {"Breaker.OpenFor", c.Breaker.OpenFor},
+		{"RetentionMargin", c.RetentionMargin}, {"AskFor", c.AskFor}, {"RefundGrace", c.RefundGrace}, {"Breaker.Period", c.Breaker.Period}, {"Breaker.OpenFor", c.Breaker.OpenFor},
 	} {
 		if f.value < 0 {
 			fail("%s: %s is negative", f.name, f.value)
@@ -164,6 +175,14 @@ func (c Config) Validate() error {
 	}
 	if c.MinAge < c.CallTimeout {
 		fail("MinAge: %s, want at least CallTimeout (%s), or the provider is asked while the call still sends", c.MinAge, c.CallTimeout)
+	}
+	for i, wait := range c.AskWaits {
+		if wait <= 0 {
+			fail("AskWaits: the wait number %d is %s, want more than nothing", i+1, wait)
+		}
+	}
+	if c.AskFor <= c.AbandonAfter {
+		fail("AskFor: %s, want more than AbandonAfter (%s), or nothing is ever abandoned", c.AskFor, c.AbandonAfter)
 	}
 	if c.AbandonAfter > 0 && c.AbandonAfter <= c.MinAge {
 		fail("AbandonAfter: %s, want more than MinAge (%s)", c.AbandonAfter, c.MinAge)

@@ -13,7 +13,7 @@ import (
 // recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
 // store's clock; with an error the attempt as it will be once the write, which goes on, succeeds.
 func (c *Client) recordSends(s *sending, rec *attempt.Record) (*attempt.Attempt, time.Time, error) {
-	rec.ID, rec.Who = s.a.ID, c.cfg.Who
+	rec.ID, rec.Who, rec.Schedule = s.a.ID, c.cfg.Who, c.schedule
 	rec.Evidence.Kind, rec.Evidence.Fence, rec.Evidence.Sends = attempt.EvidenceSends, s.a.Fence, s.log
 	rec.Evidence.KeepsAnswers = c.caps.Key.KeepsEveryAnswer
 	err := c.record(s.ctx, rec, s.a, latest(s.claimUntil, time.Now().Add(time.Second)))

@@ -21,7 +21,7 @@ func (f *filler) attempt(a *attempt.Attempt) {
 	before := *a
 	f.fill(reflect.ValueOf(a).Elem())
 	a.ID, a.Slot, a.Ordinal, a.Version = before.ID, before.Slot, before.Ordinal, before.Version
-	a.CreatedAt, a.UpdatedAt = before.CreatedAt, before.UpdatedAt
+	a.CreatedAt, a.UpdatedAt, a.Refund = before.CreatedAt, before.UpdatedAt, before.Refund
 	if before.Version > 0 {
 		a.Key, a.Reference, a.Amount, a.Source, a.Description = before.Key, before.Reference, before.Amount, before.Source, before.Description
 		a.Provider, a.ProviderAccount, a.Environment = before.Provider, before.ProviderAccount, before.Environment
