@@ -37,6 +37,8 @@ type Refund struct {
 	ChargeID string
 	// ID tells one refund of an attempt from another, so that the same refund, asked for twice, is made once: a return's
 	// number, for instance. 1 to 300 bytes.
+	//
+	// DutyRefundPrefix and the ChargeID make the refund that pays a duty: of all that is left, once.
 	ID string
 	// Amount is how much. Zero: all that is left of the charge.
 	Amount money.Amount
@@ -162,9 +164,20 @@ func (s *Start) refund(v View) ([]Write, error) {
 		return s.refuse(charge, &ConflictError{Attempt: charge, Differs: "provider"})
 	}
 	own := v
-	own.Attempts, own.Refunds = v.refundsOf(s.Refund.AttemptID, s.Refund.ID), nil
+	s.refundID = s.Refund.ID
+	own.Attempts, own.Refunds = v.refundsOf(charge.ID, s.refundID), nil
 	if err := s.completeRefund(charge, own.Attempts); err != nil {
 		return s.refuse(charge, err)
+	}
+	if base := DutyRefundPrefix + s.refundCharge; s.Refund.ID == base {
+		// A duty is paid once; what another refund has left open by failing later is paid under a further number.
+		for n := 2; own.paid() && v.Left(charge, s.refundCharge).Minor() > 0; n++ {
+			s.refundID = fmt.Sprintf("%s/%d", base, n)
+			own.Attempts = v.refundsOf(charge.ID, s.refundID)
+			if err := s.completeRefund(charge, own.Attempts); err != nil {
+				return s.refuse(charge, err)
+			}
+		}
 	}
 	if live, ok := own.Live(); ok {
 		if live.Status == StatusApproved {
@@ -183,6 +196,12 @@ func (s *Start) refund(v View) ([]Write, error) {
 		return s.tell(stood)
 	}
 	return s.begin(own, nil)
+}
+
+// paid tells whether the live attempt of a refund is approved.
+func (v View) paid() bool {
+	live, ok := v.Live()
+	return ok && live.Status == StatusApproved
 }
 
 // completeRefund fills in what the caller has left open: the charge, and the amount.
@@ -220,7 +239,7 @@ func (s *Start) completeRefund(charge Attempt, before []Attempt) error {
 // RefundIntent returns what a refund gives back, completed by what the slot holds: to be called by New.
 func (s *Start) RefundIntent() (of RefundOf, charge Attempt, amount money.Amount) {
 	charge, _ = s.whole.Find(s.Refund.AttemptID)
-	return RefundOf{AttemptID: s.Refund.AttemptID, ChargeID: s.refundCharge, ID: s.Refund.ID}, charge, s.Intent.Amount
+	return RefundOf{AttemptID: s.Refund.AttemptID, ChargeID: s.refundCharge, ID: s.refundID}, charge, s.Intent.Amount
 }
 
 // refundable says why a new refund cannot be made; nil: it can.

@@ -77,7 +77,7 @@ func (r *Resolve) Do(v View) ([]Write, error) {
 	}
 	r.Attempt, r.Duties = Next(before, e)
 	if r.Schedule != nil {
-		r.Schedule.plan(&r.Attempt, v.Now, r.Attempt.Status != before.Status || r.Resolution.Kind == ResolvedRefund)
+		r.Schedule.plan(&r.Attempt, v.Now, false)
 	}
 	if r.Resolution.Kind == ResolvedAskAgain {
 		r.Attempt.NextCheckAt = v.Now

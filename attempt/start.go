@@ -46,6 +46,7 @@ type Start struct {
 	// Of a refund, as its last run completed them: all of the slot, and the charge.
 	whole        View
 	refundCharge string
+	refundID     string
 
 	room  [1]Write // of the last run, where one write is all
 	step  Step
