@@ -26,6 +26,9 @@ type Notice struct {
 	Charge Charge `json:"charge"`
 }
 
+// ErrNoCharge: the event is about no charge and no refund. There is nothing to learn from it; it is no failure.
+var ErrNoCharge = errors.New("about no charge")
+
 // Validate reports every part that cannot be kept: a charge without an id, an unknown status, a text that is too long or holds
 // a control character, and a Type or DeclineCode with what looks like a card number. A reference that is not ours, or none,
 // is no mistake.
