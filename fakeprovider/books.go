@@ -206,9 +206,9 @@ func (p *Provider) later(due time.Time, run func()) *job {
 }
 
 // arm has a job done in time although nobody asks: a ledger file is read by
-// others. Books in memory need no timer.
+// others, a webhook tells of it. Books in memory need no timer.
 func (p *Provider) arm(j *job) {
-	if p.journal != nil {
+	if (p.journal != nil || p.outbox.on) && !p.restoring {
 		time.AfterFunc(time.Duration(j.due-p.config.Now().UnixNano()), p.tick)
 	}
 }

@@ -36,6 +36,7 @@ const (
 	slotAnswer  = "stand in place of the answer"
 	slotFraming = "frame the answer"
 	slotLookup  = "decide what a search shows"
+	slotWebhook = "decide when a webhook comes"
 )
 
 type faultDef struct {
@@ -91,6 +92,15 @@ func buildCatalogue() []faultDef {
 	}
 	look := func(name, covers, what string, l lookupFault) faultDef {
 		return def(name, "", slotLookup, covers, what, flag(func(p *plan) { p.lookup = l }))
+	}
+	hooks := func(name, arg, slot, what string, set func(w *webhookPlan, arg string) error) faultDef {
+		return def(name, arg, slot, "", what, func(p *plan, arg string) error {
+			p.webhook.any = true
+			return set(&p.webhook, arg)
+		})
+	}
+	hook := func(name, slot, what string, set func(w *webhookPlan)) faultDef {
+		return hooks(name, "", slot, what, func(w *webhookPlan, _ string) error { set(w); return nil })
 	}
 	edits := func(name, arg, covers, what string, op editOp) faultDef {
 		return def(name, arg, "", covers, what, func(p *plan, arg string) error { return addEdit(p, op, arg) })
@@ -305,6 +315,17 @@ func buildCatalogue() []faultDef {
 		frames("two-answers", "F92", "the answer is written twice at once", frameTwice),
 		frames("extra-answer", "F69", "the next request on this connection gets this answer before its own", frameExtra),
 		frames("close-after-answer", "F13", "the connection is promised to stay and closed after the answer", frameThenClose),
+
+		hook("webhook-lost", slotWebhook, "no event about what is made is delivered", func(w *webhookPlan) { w.lost = true }),
+		hook("webhook-first", slotWebhook, "the event is delivered before the API answers", func(w *webhookPlan) { w.first = true }),
+		hook("webhook-reordered", slotWebhook, "the event comes after the next one about the same record, or an hour late",
+			func(w *webhookPlan) { w.reordered = true }),
+		hooks("webhook-late", "DURATION", slotWebhook, "each event comes this much later",
+			func(w *webhookPlan, arg string) error { return duration(&w.late, arg) }),
+		hook("webhook-twice", "", "each event is delivered again after it was acknowledged", func(w *webhookPlan) { w.twice = true }),
+		hooks("webhook-bad-signature", "[N]", "", "the first n deliveries of each event (all unless said) are signed with another secret", parseForged),
+		hooks("webhook-stale", "[DURATION]", "", "each delivery is dated this far (1h unless said) in the past, and signed so",
+			func(w *webhookPlan, arg string) error { return duration(&w.stale, cmp.Or(arg, "1h")) }),
 	}
 }
 

@@ -46,12 +46,16 @@ type Config struct {
 	MaxBody int
 
 	// RecordRequests is how many of the latest requests the ledger keeps in
-	// full, bodies included. Counters go on for ever. Zero: 1000. Negative:
+	// full, bodies included, and how many of the latest webhook deliveries. Counters go on for ever. Zero: 1000. Negative:
 	// none.
 	RecordRequests int
 
 	// Orders sets up the keyless order API.
 	Orders OrdersConfig
+
+	// Webhook says where to tell what became of charges and refunds. Zero:
+	// nowhere.
+	Webhook WebhookConfig
 
 	// Script is in force from the start, and again after Reset. New panics on
 	// a Fault that ParseFault refuses, Open returns the error.

@@ -114,6 +114,7 @@ func (p *Provider) apply(s parsed) {
 //	GET  /_fake/ledger   the Ledger as JSON
 //	GET  /_fake/faults   the Catalogue, the sources and the steps not used yet
 //	POST /_fake/faults   a Script
+//	GET  /_fake/webhooks what was delivered, and how many events wait
 //	POST /_fake/settle   {"id":"ch_000001","status":"succeeded"}
 //	POST /_fake/reset    empties everything
 func (p *Provider) control(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +133,8 @@ func (p *Provider) controlAnswer(method, path string, body []byte) answer {
 		return jsonAnswer(p.Ledger())
 	case "GET /_fake/faults":
 		return jsonAnswer(map[string]any{"catalogue": Catalogue(), "sources": Sources(), "unused": p.Unused()})
+	case "GET /_fake/webhooks":
+		return jsonAnswer(map[string]any{"deliveries": p.Webhooks(), "waiting": p.WaitingWebhooks()})
 	case "POST /_fake/faults":
 		var s Script
 		if err := strictDecode(body, &s); err != nil {

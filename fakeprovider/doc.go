@@ -49,6 +49,10 @@
 //
 // Some sources decide without any configuration, see [Sources].
 //
+// [Config.Webhook] has every change of a charge's or a refund's status told to
+// a URL, a handler or a function, signed and repeated as Standard Webhooks
+// describes it.
+//
 // # Faults
 //
 // A [Fault] has a name that can be written in Go, in a JSON script, on a
@@ -64,6 +68,9 @@
 // the answer (close, status, html, redirect, ...) means the request was not
 // executed, unless "book" says otherwise; a part that damages the answer
 // (cut-body, drip, set, ...) leaves the execution as it is.
+//
+// The parts that begin with "webhook" hold for all events about what a request
+// makes, whatever becomes of its answer.
 //
 // Faults are scripted with [Provider.Script] and [Provider.ScriptFor], set for
 // good with [Provider.Always], or drawn with [Provider.Draw].
@@ -157,4 +164,11 @@
 //	two-answers                the answer is written twice at once (F92)
 //	extra-answer               the next request on this connection gets this answer before its own (F69)
 //	close-after-answer         the connection is promised to stay and closed after the answer (F13)
+//	webhook-lost               no event about what is made is delivered
+//	webhook-first              the event is delivered before the API answers
+//	webhook-reordered          the event comes after the next one about the same record, or an hour late
+//	webhook-late:DURATION      each event comes this much later
+//	webhook-twice              each event is delivered again after it was acknowledged
+//	webhook-bad-signature[:N]  the first n deliveries of each event (all unless said) are signed with another secret
+//	webhook-stale[:DURATION]   each delivery is dated this far (1h unless said) in the past, and signed so
 package fakeprovider

@@ -2,6 +2,7 @@ package fakeprovider_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -160,6 +161,38 @@ func ExampleListenAndServe() {
 	// Output:
 	// 402 replayed=
 	// <nil>
+}
+
+// The charge is made, its answer is lost, and the webhook tells of it twice.
+func ExampleWebhookConfig() {
+	told := make(chan string)
+	shop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		var event struct{ Type string }
+		if err := json.Unmarshal(body, &event); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		told <- r.Header.Get("webhook-id") + " " + event.Type
+	})
+	bank := fakeprovider.New(fakeprovider.Config{Webhook: fakeprovider.WebhookConfig{
+		Handler: shop,
+		Secret:  "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
+	}})
+	defer bank.Close()
+	bank.Script("lose-answer+webhook-twice")
+
+	fmt.Println(charge(bank.Client(), "key-1", "tok_visa"))
+	fmt.Println(<-told)
+	fmt.Println(<-told)
+	// Output:
+	// no answer
+	// evt_000001 charge.succeeded
+	// evt_000001 charge.succeeded
 }
 
 // rebase sends every request to one server, on a connection of its own.

@@ -122,16 +122,17 @@ type exchange struct {
 	wait       time.Duration // before the answer, or what stands in its place
 	slow       time.Duration
 	end        end
-	job        *job      // books later and sets ans
-	ans        answer    // valid after finish
-	booked     []entered // what was written into the books
-	firstOrder uint32    // the first order placed, 0 for none
-	touched    bool      // the key was changed although its answer is another's
-	keeps      bool      // this exchange owns the key's answer
-	id         string    // the answer's Request-Id
-	number     int       // in order of arrival, 0 for a request that was not seen
-	concluded  bool      // ans is what is answered
-	entered    bool      // counted in Provider.active
+	job        *job              // books later and sets ans
+	ans        answer            // valid after finish
+	booked     []entered         // what was written into the books
+	firsts     []<-chan struct{} // closed when what has to be told before the answer is told
+	firstOrder uint32            // the first order placed, 0 for none
+	touched    bool              // the key was changed although its answer is another's
+	keeps      bool              // this exchange owns the key's answer
+	id         string            // the answer's Request-Id
+	number     int               // in order of arrival, 0 for a request that was not seen
+	concluded  bool              // ans is what is answered
+	entered    bool              // counted in Provider.active
 }
 
 var honest = &plan{fault: Answer, readBytes: -1}
@@ -252,6 +253,7 @@ func (x *exchange) conclude() {
 		}
 	}
 	x.concluded = true
+	x.announceBooked()
 	p.journal.concluded(x)
 	x.in.header, x.in.members = nil, nil // the log needs neither
 }

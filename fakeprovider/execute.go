@@ -202,15 +202,16 @@ func (x *exchange) book(b booking, at time.Time) answer {
 		e.state, e.print, e.kind, e.record = keyDone, x.print, b.kind, n
 		e.end = at.Add(x.slow).UnixNano()
 	}
-	x.booked = append(x.booked, entered{b, n, at})
+	x.booked = append(x.booked, entered{b, n, at, nil})
 	return p.firstAnswer(b.kind, n)
 }
 
 // entered is a booking that is in the books.
 type entered struct {
 	booking
-	n  uint32
-	at time.Time
+	n      uint32
+	at     time.Time
+	events []*event
 }
 
 // enterBooking puts a booking into the books and returns its number.
@@ -235,9 +236,13 @@ func (p *Provider) enterBooking(b *booking, at time.Time) uint32 {
 		}
 	}
 	if to := b.flipTo; to != "" {
-		j := p.later(at.Add(b.flipAfter), func() {
-			if r := shelf.list.at(n); r.marks&markVoided == 0 {
+		kind, due := b.kind, at.Add(b.flipAfter)
+		j := p.later(due, func() {
+			if r := shelf.list.at(n); r.marks&markVoided == 0 && states[r.state] != to {
 				r.state = to.compact()
+				if e := p.announce(kind, n, due.UnixNano(), nil); e != nil {
+					p.journal.append(false, line{T: "event", At: e.at, Events: eventLines(e)})
+				}
 			}
 		})
 		j.flip = &flip{b.kind, n, to}

@@ -227,14 +227,21 @@ func (c faultCase) check(t *testing.T, s seen) {
 	}
 }
 
-// TestCatalogueIsCovered keeps the table above complete.
+// TestCatalogueIsCovered keeps the table above, and that of the webhooks,
+// complete.
 func TestCatalogueIsCovered(t *testing.T) {
 	covered := map[string]bool{}
-	for _, c := range faultCases {
-		for part := range strings.SplitSeq(string(c.fault), "+") {
+	cover := func(f fakeprovider.Fault) {
+		for part := range strings.SplitSeq(string(f), "+") {
 			name, _, _ := strings.Cut(part, ":")
 			covered[name] = true
 		}
+	}
+	for _, c := range faultCases {
+		cover(c.fault)
+	}
+	for _, c := range webhookCases {
+		cover(c.fault)
 	}
 	for _, f := range fakeprovider.Catalogue() {
 		if !covered[f.Name] {

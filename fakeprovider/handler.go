@@ -47,6 +47,9 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the client is gone, or the provider ends
 	}
 	a := x.finish()
+	if !x.announced(r.Context().Done()) {
+		panic(http.ErrAbortHandler)
+	}
 	if x.raw(a) {
 		p.takeOver(w, r, x, a)
 		return
@@ -195,7 +198,11 @@ func (p *Provider) next(conn net.Conn, br *bufio.Reader, stale []byte) {
 		}
 		stale = nil
 	}
-	ops := x.wire(x.finish())
+	a := x.finish()
+	if !x.announced(nil) {
+		return
+	}
+	ops := x.wire(a)
 	if ops[0].kind == opWrite { // both at once: what the client sees is no matter of chance
 		ops[0].data = append(stale, ops[0].data...)
 	} else {

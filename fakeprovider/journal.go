@@ -21,7 +21,8 @@ var ErrInUse = errors.New("the ledger file is in use by another fake provider")
 // restart, kill -9 included: a charge is on disk before it is answered, a
 // line that was being written when the process died is dropped, and a charge
 // or refund that was accepted and not yet due (fault "book-after") is booked
-// when its time has come. Faults are not kept. Only one provider may have a file; a second one
+// when its time has come, a webhook's event that nobody acknowledged is
+// delivered. Faults are not kept. Only one provider may have a file; a second one
 // gets ErrInUse. Close releases it.
 //
 // A charge that could not be written may have been lost: it, and every request
@@ -31,14 +32,19 @@ func Open(file string, c Config) (*Provider, error) {
 	if _, err := c.Script.parse(); err != nil {
 		return nil, err
 	}
+	if err := c.Webhook.Validate(); err != nil {
+		return nil, err
+	}
 	p := New(c)
+	p.restoring = true
 	j, err := openJournal(file, p)
 	if err != nil {
 		return nil, fmt.Errorf("fake provider's ledger %s: %w", file, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.journal = j
+	p.journal, p.restoring = j, false
+	p.armOutbox()
 	for _, waiting := range p.jobs {
 		p.arm(waiting)
 	}
@@ -72,7 +78,7 @@ type ledgerFile interface {
 
 // line is one line of the file; t says which fields count.
 type line struct {
-	T        string       `json:"t"` // booked, accepted, order, key, state, request, count
+	T        string       `json:"t"` // booked, accepted, order, key, state, request, event, told, count
 	Kind     string       `json:"kind,omitempty"`
 	N        uint32       `json:"n,omitempty"`
 	Later    uint64       `json:"later,omitempty"`
@@ -97,6 +103,7 @@ type line struct {
 	Key      *keyLine     `json:"key,omitempty"`
 	Order    *orderLine   `json:"order,omitempty"`
 	Request  *Request     `json:"request,omitempty"`
+	Events   []eventLine  `json:"events,omitempty"`
 	Count    *counterLine `json:"count,omitempty"`
 }
 
@@ -124,8 +131,9 @@ type orderLine struct {
 }
 
 type counterLine struct {
-	Requests int `json:"requests"`
-	Keys     int `json:"keys"`
+	Requests int    `json:"requests"`
+	Keys     int    `json:"keys"`
+	Events   uint32 `json:"events,omitempty"`
 }
 
 var kindNames = [...]string{kindCharge: "charge", kindRefund: "refund"}
@@ -377,7 +385,7 @@ func (j *journal) concluded(x *exchange) {
 	var lines []line
 	for _, e := range x.booked {
 		l := p.bookingLine("booked", &e.booking, e.at.UnixNano())
-		l.N, l.Later = e.n, e.later
+		l.N, l.Later, l.Events = e.n, e.later, eventLines(e.events...)
 		lines = append(lines, l)
 	}
 	switch k := p.keyLine(x.entry); {
@@ -473,5 +481,8 @@ func (p *Provider) snapshot() []line {
 	for _, r := range p.log.snapshot() {
 		lines = append(lines, line{T: "request", Request: &r})
 	}
-	return append(lines, line{T: "count", Count: &counterLine{p.log.total, p.keys.distinct}})
+	if len(p.outbox.waiting) > 0 {
+		lines = append(lines, line{T: "event", Events: eventLines(p.outbox.waiting...)})
+	}
+	return append(lines, line{T: "count", Count: &counterLine{p.log.total, p.keys.distinct, p.outbox.made}})
 }

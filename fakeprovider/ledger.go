@@ -156,7 +156,7 @@ func (p *Provider) setState(id string, to State) bool {
 	p.settle(now)
 	for kind, s := range []*shelf{&p.charges, &p.refunds} {
 		if n := s.number(id); n != 0 {
-			p.change(uint8(kind), n, to, false, now)
+			p.change(uint8(kind), n, to, false, now, nil)
 			return true
 		}
 	}

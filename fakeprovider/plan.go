@@ -30,6 +30,7 @@ type plan struct {
 	flipAfter    time.Duration
 	flipTo       State
 	pin, forget  bool
+	webhook      webhookPlan
 
 	// answer
 	end      end

@@ -42,6 +42,8 @@ type Provider struct {
 	log       requestLog
 	script    script
 	held      map[net.Conn]struct{} // taken over from net/http
+	outbox    outbox
+	restoring bool // what the ledger file tells is no news
 }
 
 // New returns a provider that keeps its books in memory. It holds nothing
@@ -53,6 +55,9 @@ func New(c Config) *Provider {
 	p.held = map[net.Conn]struct{}{}
 	p.pool.provider = p
 	p.dialer.provider = p
+	if err := errors.Join(c.Webhook.Validate(), p.outbox.setUp(c.Webhook)); err != nil {
+		panic("fakeprovider: Config." + err.Error())
+	}
 	p.clear()
 	p.script.strict = p.config.Strict != nil
 	p.rescript()
@@ -73,6 +78,7 @@ func (p *Provider) clear() {
 	p.keys.reset()
 	p.codes, p.codeNo = []string{""}, map[string]uint16{"": 0}
 	p.jobs = nil
+	p.outbox.clear()
 	p.log = requestLog{keep: p.config.RecordRequests}
 }
 
@@ -102,6 +108,7 @@ func (p *Provider) Close() error {
 	for c := range p.held {
 		c.Close() // whoever uses it sees the error
 	}
+	p.outbox.close()
 	unused := p.script.unused()
 	p.mu.Unlock()
 	if tb := p.config.Strict; tb != nil && len(unused) > 0 {
@@ -112,6 +119,9 @@ func (p *Provider) Close() error {
 	}
 	err := p.dialer.close()
 	p.active.Wait()
+	if p.outbox.idle != nil {
+		p.outbox.idle()
+	}
 	return errors.Join(err, p.journal.close())
 }
 

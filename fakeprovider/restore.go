@@ -12,9 +12,9 @@ import (
 // restore puts the lines of a ledger file into empty books. The caller holds
 // the lock.
 func (p *Provider) restore(lines []line, j *journal) error {
-	waiting := map[uint64]line{}
+	waiting, unsent := map[uint64]line{}, map[uint32]*eventLine{}
 	for i, l := range lines {
-		if err := p.restoreLine(&l, waiting); err != nil {
+		if err := p.restoreLine(&l, waiting, unsent); err != nil {
 			return fmt.Errorf("line %d: %w", i+1, err)
 		}
 		j.later = max(j.later, l.Later)
@@ -25,10 +25,20 @@ func (p *Provider) restore(lines []line, j *journal) error {
 			return err
 		}
 	}
+	for _, number := range slices.Sorted(maps.Keys(unsent)) {
+		p.restoreEvent(unsent[number])
+	}
 	return nil
 }
 
-func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
+func (p *Provider) restoreLine(l *line, waiting map[uint64]line, unsent map[uint32]*eventLine) error {
+	for i := range l.Events {
+		e := &l.Events[i]
+		p.outbox.made = max(p.outbox.made, e.N)
+		if !e.Lost {
+			unsent[e.N] = e
+		}
+	}
 	switch l.T {
 	case "booked":
 		b, err := p.lineBooking(l)
@@ -67,11 +77,16 @@ func (p *Provider) restoreLine(l *line, waiting map[uint64]line) error {
 		}
 		p.log.total = max(p.log.total+1, l.Request.Number)
 		p.log.put((*restored)(l.Request))
+	case "event":
+		p.settle(time.Unix(0, l.At)) // what it tells of is no news
+	case "told":
+		delete(unsent, l.N)
 	case "count":
 		if l.Count == nil {
 			return errors.New("a count without numbers")
 		}
 		p.log.total, p.keys.distinct = l.Count.Requests, l.Count.Keys
+		p.outbox.made = max(p.outbox.made, l.Count.Events)
 	default:
 		return fmt.Errorf("unknown line %q: written by a later version?", l.T)
 	}

@@ -189,6 +189,12 @@ func (t *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errClosed
 	}
 	a := x.finish()
+	if !x.announced(ctx.Done()) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, errClosed
+	}
 	reader := &wireReader{
 		p: p, ctx: ctx, ops: x.wire(a), closed: make(chan struct{}),
 		reset: &net.OpError{Op: "read", Net: "tcp", Source: local, Addr: remote, Err: os.NewSyscallError("read", syscall.ECONNRESET)},

@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type ServerConfig struct {
 	Seed uint64
 	// File keeps the ledger over restarts, see Open. Zero: in memory.
 	File string
+	// WebhookURL and WebhookSecret are where events are posted and what signs
+	// them, see WebhookConfig. Zero: those of Provider.
+	WebhookURL, WebhookSecret string
 	// Provider is everything else. Its Script is in force after the mode's.
 	Provider Config
 	// Ready, if set, is called by ListenAndServe with the bound address.
@@ -55,6 +59,8 @@ func (c ServerConfig) withDefaults() ServerConfig {
 	if c.Delay == 0 && c.Mode == ModeSlow {
 		c.Delay = 5 * time.Second
 	}
+	c.Provider.Webhook.URL = cmp.Or(c.WebhookURL, c.Provider.Webhook.URL)
+	c.Provider.Webhook.Secret = cmp.Or(c.WebhookSecret, c.Provider.Webhook.Secret)
 	return c
 }
 
@@ -77,6 +83,9 @@ func (c ServerConfig) Validate() error {
 	}
 	if !(c.FaultRate >= 0 && c.FaultRate <= 1) {
 		errs = append(errs, fmt.Errorf("setting FaultRate: %v is not between 0 and 1", c.FaultRate))
+	}
+	if err := c.Provider.Webhook.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if _, err := c.Provider.Script.parse(); err != nil {
 		errs = append(errs, fmt.Errorf("Provider.Script: %w", err))

@@ -38,16 +38,21 @@ func (x *exchange) voidNow(n uint32, at time.Time) answer {
 		if states[r.state] != Pending {
 			return problem(probNotVoidable, text("merchant_reference", r.reference()), text("charge", p.charges.id(n)))
 		}
-		p.change(kindCharge, n, Failed, true, at)
+		p.change(kindCharge, n, Failed, true, at, x.plan)
 	}
 	return answer{status: 200, ctype: typeJSON, body: p.appendRecord(nil, kindCharge, n, r, r.state)}
 }
 
-// change gives a record another status at somebody's request and writes it to
-// the ledger file. The caller holds the lock.
-func (p *Provider) change(kind uint8, n uint32, to State, voided bool, at time.Time) {
+// change gives a record another status at somebody's request, writes it to the
+// ledger file and tells the webhooks; by is the request's plan, if there was
+// one. The caller holds the lock.
+func (p *Provider) change(kind uint8, n uint32, to State, voided bool, at time.Time, by *plan) {
 	r := p.shelf(kind).list.at(n)
+	news := states[r.state] != to
 	r.become(to, voided)
 	l := line{T: "state", Kind: kindNames[kind], N: n, At: at.UnixNano(), State: to, Voided: r.marks&markVoided != 0}
+	if news {
+		l.Events = eventLines(p.announce(kind, n, at.UnixNano(), by))
+	}
 	p.journal.append(true, l)
 }
