@@ -182,7 +182,7 @@ func (s *Store) runAlone(i *item, readBack bool) {
 	for range 2 {
 		i.err, i.panicked = nil, nil
 		err := s.write.transaction(i.call.ctx, limit, func(tx session) error {
-			if readBack && len(i.written) > 0 {
+			if readBack {
 				if there, err := areWritten(tx, i.written); err != nil || there {
 					return err
 				}
@@ -199,9 +199,32 @@ func (s *Store) runAlone(i *item, readBack bool) {
 	}
 }
 
-// areWritten tells whether the events of these writes are in the database, exactly as they were to be written.
-func areWritten(tx session, writes []attempt.Write) (bool, error) {
+// areWritten tells whether what a step was to write is in the database, exactly so. What it has written is there as a whole or
+// not at all: its events tell that, or else its closing, or else its note.
+func areWritten(tx session, done effects) (there bool, err error) {
+	var closing *attempt.Closing
+	for n := range done.writes {
+		if closing = done.writes[n].Closing; closing == nil {
+			return eventsAreWritten(tx, done.writes)
+		}
+	}
+	switch {
+	case closing != nil:
+		err = tx.query(stmtClosing, func(row []driver.Value) error {
+			there = slices.Equal(row, []driver.Value{micros(closing.At), closing.Who, closing.Why})
+			return nil
+		}, done.slot.Order, done.slot.Account, done.slot.Purpose)
+	case done.note != nil:
+		there, err = noteIsWritten(tx, done.note)
+	}
+	return there, err
+}
+
+func eventsAreWritten(tx session, writes []attempt.Write) (bool, error) {
 	for n := range writes {
+		if writes[n].Closing != nil {
+			continue
+		}
 		want := encoder{text: new(jsonText)}
 		want.event(&writes[n].Event)
 		if want.err != nil {
@@ -225,12 +248,12 @@ func (s *Store) runItem(tx session, i *item) error {
 	if i.step == nil {
 		return i.work(tx)
 	}
-	i.written = nil
-	writes, err := s.runStep(tx, i.step, &i.belief)
+	i.written = effects{}
+	done, err := s.runStep(tx, i.step, &i.belief)
 	if failed := (*stepError)(nil); errors.As(err, &failed) {
 		i.err, i.panicked = failed.err, failed.panicked
 		return nil
 	}
-	i.written = writes
+	i.written = done
 	return err
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql/driver"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,11 +51,19 @@ func (c *clock) sawAttempts(attempts []attempt.Attempt) {
 	}
 }
 
-// view is what a step sees that finds these attempts. They were loaded before, so that none is later than a clock that was
-// not set back.
-func (c *clock) view(found []attempt.Attempt) attempt.View {
+// view is what a step sees that finds this slot with these attempts. They were loaded before, so that none is later than a
+// clock that was not set back.
+func (c *clock) view(slot slotRow, found []attempt.Attempt) attempt.View {
 	c.sawAttempts(found)
-	v := attempt.View{Attempts: found}
+	c.saw(slot.closedAt)
+	v := attempt.View{ClosedAt: slot.closedAt}
+	if !slices.ContainsFunc(found, attempt.Attempt.IsRefund) {
+		v.Attempts = found
+	} else {
+		for _, a := range found {
+			v.Add(a)
+		}
+	}
 	v.Now, v.Latest = c.present()
 	return v
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -11,35 +12,25 @@ import (
 
 // TakeDue implements [attempt.Store]. A damaged attempt does not stop the others: it is put off as they are, and only
 // when nothing else is due its error is returned.
-func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration) (attempt.View, error) {
-	if err := s.usable(ctx); err != nil {
-		return attempt.View{}, err
-	}
+func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration, places ...attempt.Place) (attempt.View, error) {
 	var v attempt.View
 	var broken error
-	c := newCall(ctx)
-	c.first.work = func(tx session) (err error) {
-		v, broken, err = s.takeDue(tx, max(limit, 0), lease)
+	err := s.writing(ctx, func(tx session) (err error) {
+		v, broken, err = s.takeDue(tx, max(limit, 0), lease, places)
 		return err
-	}
-	s.run(c, []*item{&c.first})
+	})
 	switch {
-	case c.first.err != nil:
-		return attempt.View{}, c.first.err
+	case err != nil:
+		return attempt.View{}, err
 	case broken != nil && len(v.Attempts) == 0:
 		return attempt.View{}, s.unavailable(broken)
 	}
 	return v, nil
 }
 
-func (s *Store) takeDue(tx session, limit int, lease time.Duration) (v attempt.View, broken, err error) {
+func (s *Store) takeDue(tx session, limit int, lease time.Duration, places []attempt.Place) (v attempt.View, broken, err error) {
 	v.Now, v.Latest = s.clock.present()
-	var ids []string
-	err = tx.query(stmtDue, func(row []driver.Value) error {
-		d := decoder{values: row}
-		ids = append(ids, d.text("id"))
-		return d.err
-	}, v.Now.UnixMicro(), int64(limit))
+	ids, err := dueIDs(tx, v.Now, limit, places)
 	if err != nil {
 		return v, nil, err
 	}
@@ -67,4 +58,25 @@ func (s *Store) takeDue(tx session, limit int, lease time.Duration) (v attempt.V
 		}
 	}
 	return v, broken, nil
+}
+
+// dueIDs returns the ids of what is due, oldest first.
+func dueIDs(tx session, now time.Time, limit int, places []attempt.Place) (ids []string, err error) {
+	each := func(row []driver.Value) error {
+		d := decoder{values: row}
+		ids = append(ids, d.text("id"))
+		return d.err
+	}
+	if len(places) == 0 {
+		err = tx.query(stmtDue, each, now.UnixMicro(), int64(limit))
+		return ids, err
+	}
+	args := []driver.Value{now.UnixMicro()}
+	for _, p := range places {
+		args = append(args, p.Provider, p.Account, p.Environment)
+	}
+	args = append(args, int64(limit))
+	condition := " AND (provider, provider_account, environment) IN (VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(places)-1) + ")"
+	err = tx.query1(selectDue+condition+orderDue, each, args...)
+	return ids, err
 }

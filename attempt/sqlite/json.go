@@ -15,12 +15,12 @@ import (
 // the work again, so that nothing is lost meanwhile; a test then asks for the field here.
 var handWritten = jsonFields[attempt.Claim]() == "fence until" &&
 	jsonFields[attempt.Charge]() == "id status amount,omitzero decline_code,omitempty next_action,omitempty seen_at,omitzero"+
-		" answered,omitempty failed_first,omitempty" &&
+		" answered,omitempty refunded,omitempty failed_first,omitempty" &&
 	jsonFields[attempt.Answer]() == "verdict reason,omitempty status_code,omitempty request_id,omitempty code,omitempty"+
 		" decline_code,omitempty charge_id,omitempty detail,omitempty money_moved,omitempty replayed,omitempty" &&
 	jsonFields[attempt.Send]() == "started_at,omitzero took,omitempty kept,omitempty charge,omitempty Answer" &&
 	jsonFields[attempt.Evidence]() == "kind fence,omitempty sends,omitempty lookup,omitzero asked_at,omitzero"+
-		" charges,omitempty answer,omitempty"
+		" charges,omitempty answer,omitempty resolution,omitempty"
 
 // jsonFields lists the fields that encoding/json writes of a struct.
 func jsonFields[T any]() string {
@@ -147,6 +147,7 @@ func appendCharge(j *jsonText, c *attempt.Charge) {
 		j.time("seen_at", c.SeenAt)
 	}
 	j.true("answered", c.Answered)
+	j.number("refunded", c.Refunded)
 	j.true("failed_first", c.FailedFirst)
 	j.b = append(j.b, '}')
 }
@@ -206,6 +207,12 @@ func appendEvidence(j *jsonText, e *attempt.Evidence) {
 	if e.Answer != nil {
 		j.name("answer")
 		appendAnswer(j, e.Answer)
+	}
+	if e.Resolution != nil { // rare
+		j.name("resolution")
+		text, err := json.Marshal(e.Resolution)
+		j.fail(err)
+		j.b = append(j.b, text...)
 	}
 	j.b = append(j.b, '}')
 }

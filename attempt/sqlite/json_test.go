@@ -24,14 +24,15 @@ func TestJSONTextIsEncodingJSON(t *testing.T) {
 	}
 	charge := attempt.Charge{
 		ID: "ch_1", Status: attempt.ChargeReversed, Amount: amount, DeclineCode: "d", NextAction: "https://example.com/?a=1&b=<2>",
-		SeenAt: at, Answered: true, FailedFirst: true,
+		SeenAt: at, Answered: true, Refunded: math.MaxInt64, FailedFirst: true,
 	}
 	send := attempt.Send{StartedAt: at.Add(1), Took: time.Hour + 1, Kept: true, Charge: &charge, Answer: answer}
 	evidence := attempt.Evidence{
 		Kind: attempt.EvidenceSends, Fence: 7, Sends: []attempt.Send{send, {}}, Lookup: attempt.LookupNone, AskedAt: at,
 		Charges: []attempt.Charge{charge, {}}, Answer: &answer,
+		Resolution: &attempt.Resolution{Kind: attempt.ResolvedKeep, ChargeID: "ch", Why: "a < b & \"c\"", Proof: "\xff"},
 	}
-	claim := attempt.Claim{Fence: math.MaxInt64, Until: at.In(time.FixedZone("", 3*3600+1800))}
+	claim := attempt.Claim{Fence: math.MaxInt, Until: at.In(time.FixedZone("", 3*3600+1800))}
 	for _, v := range []any{answer, charge, send, claim, evidence} { // so that a field that is added is tried here too
 		for f, i := reflect.ValueOf(v), 0; i < f.NumField(); i++ {
 			if f.Type().Field(i).Tag.Get("json") != "-" && f.Field(i).IsZero() {

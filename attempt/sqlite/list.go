@@ -14,7 +14,8 @@ import (
 const listPage = 200
 
 // List implements [attempt.Store]. It reads page by page, so it may or may not see what changes while it runs. Its cost
-// follows the attempts of the order, or the number of open ones, where the filter is for those; else the number of all.
+// follows the attempts of the order, or the number of those that are open or owe something, where the filter is for those;
+// else the number of all.
 func (s *Store) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attempt.Attempt, error] {
 	return func(yield func(attempt.Attempt, error) bool) {
 		next := s.pages(filter)
@@ -59,6 +60,8 @@ func (s *Store) pages(filter attempt.Filter) page {
 			" ORDER BY a.seq", filter.Order)
 	case onlyOpen:
 		return numbered("SELECT seq FROM chargeonce_attempts INDEXED BY chargeonce_open WHERE " + isOpen + " ORDER BY seq")
+	case filter.Owing:
+		return numbered(selectOwing)
 	}
 	return scanned(filter.Statuses)
 }

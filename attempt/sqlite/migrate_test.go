@@ -153,10 +153,10 @@ func TestIndexesServe(t *testing.T) {
 	for query, want := range map[string]string{
 		statements[stmtDue]: "USING INDEX chargeonce_open (next_check_at<?)",
 		"SELECT seq FROM chargeonce_attempts INDEXED BY chargeonce_open WHERE " + isOpen + " ORDER BY seq": "chargeonce_open",
-		statements[stmtAttempts]:   "(slot=?)",
-		statements[stmtAttempt]:    "(id=?)",
-		statements[stmtEvents]:     "PRIMARY KEY (attempt_id=?)",
-		statements[stmtSlotByName]: "(order_id=? AND account=? AND purpose=?)",
+		statements[stmtSlotWith]: "(slot=?)",
+		statements[stmtAttempt]:  "(id=?)",
+		statements[stmtEvents]:   "PRIMARY KEY (attempt_id=?)",
+		statements[stmtSlot]:     "(order_id=? AND account=? AND purpose=?)",
 	} {
 		var plan []string
 		var args []driver.Value

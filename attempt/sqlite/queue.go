@@ -29,7 +29,7 @@ type item struct {
 	work func(session) error // in the batch's transaction
 	belief
 
-	written  []attempt.Write // by the last run of the step
+	written  effects // of the last run of the step
 	err      error
 	panicked any // what the step panicked with
 }

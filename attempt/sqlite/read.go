@@ -43,15 +43,11 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 	if err != nil {
 		return attempt.View{}, err
 	}
-	var found []attempt.Attempt
-	n, err := number(r, stmtSlotByName, slot.Order, slot.Account, slot.Purpose)
-	if err == nil && n != 0 {
-		found, err = attemptsOf(r, n)
-	}
+	row, found, err := slotWith(r, stmtSlot, slot.Order, slot.Account, slot.Purpose)
 	if err != nil {
 		return attempt.View{}, s.unavailable(err)
 	}
-	return s.clock.view(found), nil
+	return s.clock.view(row, found), nil
 }
 
 // Events implements [attempt.Store].

@@ -22,6 +22,14 @@ func micros(t time.Time) driver.Value {
 	return t.UnixMicro()
 }
 
+// blob is bytes as they are stored, NULL where there are none.
+func blob(b []byte) driver.Value {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
 // encoder turns values into the arguments of a statement, and keeps the first error.
 type encoder struct {
 	args []driver.NamedValue
@@ -80,11 +88,7 @@ func (e *encoder) state(a *attempt.Attempt) {
 }
 
 func (e *encoder) claim(a *attempt.Attempt) {
-	var body driver.Value
-	if len(a.Body) > 0 {
-		body = a.Body
-	}
-	e.add(body, a.BodyDigest, int64(a.Fence), micros(a.FirstClaimAt))
+	e.add(blob(a.Body), a.BodyDigest, int64(a.Fence), micros(a.FirstClaimAt))
 }
 
 // sameClaim tells whether the columns of claim are the same for both.
@@ -109,16 +113,24 @@ func (e *encoder) rare(a *attempt.Attempt) {
 	e.addJSON("none_asked_at", len(a.NoneAskedAt) > 0, a.NoneAskedAt)
 	e.add(int64(a.Asks), micros(a.AskingEndedAt))
 	e.addJSON("duties", len(a.Duties) > 0, a.Duties)
+	open := 0
+	for i := range a.Duties {
+		if a.Duties[i].MetAt.IsZero() {
+			open++
+		}
+	}
+	e.add(int64(open), micros(a.UnwantedAt))
 }
 
 func noneRare(a *attempt.Attempt) bool {
-	return a.Refusal == attempt.Refusal{} && len(a.NoneAskedAt) == 0 && a.Asks == 0 && a.AskingEndedAt.IsZero() && len(a.Duties) == 0
+	return a.Refusal == attempt.Refusal{} && len(a.NoneAskedAt) == 0 && a.Asks == 0 && a.AskingEndedAt.IsZero() &&
+		len(a.Duties) == 0 && a.UnwantedAt.IsZero()
 }
 
 // write makes the arguments of the statement that writes an attempt, and says which one that is.
 func (e *encoder) write(a, old *attempt.Attempt) (s statement) {
 	switch {
-	case old == nil && noResult(a) && noneRare(a):
+	case old == nil && noResult(a) && noneRare(a) && !a.IsRefund():
 		s = stmtInsertStarted
 		e.fixed(a)
 		e.state(a)
@@ -130,6 +142,7 @@ func (e *encoder) write(a, old *attempt.Attempt) (s statement) {
 		e.claim(a)
 		e.result(a)
 		e.rare(a)
+		e.add(a.Refund.AttemptID, a.Refund.ChargeID, a.Refund.ID)
 	case sameClaim(a, old) && noneRare(a) && noneRare(old):
 		s = stmtUpdateResult
 		e.state(a)
@@ -159,6 +172,14 @@ type row struct {
 	old  *attempt.Attempt // the state it replaces; nil: a new attempt
 	stmt statement
 	*arguments
+}
+
+// started is 1 for a new attempt, else 0.
+func (r row) started() int {
+	if r.old == nil {
+		return 1
+	}
+	return 0
 }
 
 // arguments are those of the statement that writes the attempt, and of stmtInsertEvent.
@@ -293,12 +314,15 @@ func (d *decoder) amount() money.Amount {
 	return a
 }
 
+// slotColumns are those of the slot that selected has after seq: its number and its closing.
+const slotColumns = 2
+
 // decodeAttempt reads a row of selectAttempts. seq is the row's place in the order of creation.
 func decodeAttempt(row []driver.Value) (a attempt.Attempt, seq int64, err error) {
 	d := &decoder{values: row}
 	seq = d.int64("seq")
+	d.at += slotColumns
 	a.Slot = attempt.Slot{Account: d.text("account"), Order: d.text("order_id"), Purpose: d.text("purpose")}
-	d.next() // the slot's number
 	a.ID = d.text("id")
 	a.Ordinal = d.count("ordinal")
 	a.Key, a.Reference = d.text("idempotency_key"), d.text("reference")
@@ -325,6 +349,9 @@ func decodeAttempt(row []driver.Value) (a attempt.Attempt, seq int64, err error)
 	d.json("none_asked_at", &a.NoneAskedAt)
 	a.Asks, a.AskingEndedAt = d.count("asks"), d.time("asking_ended_at")
 	d.json("duties", &a.Duties)
+	d.next() // how many of them are open
+	a.UnwantedAt = d.time("unwanted_at")
+	a.Refund = attempt.RefundOf{AttemptID: d.text("refund_of"), ChargeID: d.text("refund_charge"), ID: d.text("refund_id")}
 	if d.err != nil {
 		return attempt.Attempt{}, seq, damaged(a.ID, d.err)
 	}

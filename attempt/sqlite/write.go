@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
@@ -20,24 +23,38 @@ func number(tx session, s statement, args ...driver.Value) (n int64, err error) 
 	return n, err
 }
 
-func attemptsOf(tx session, slot int64) ([]attempt.Attempt, error) {
-	var all []attempt.Attempt
-	err := tx.query(stmtAttempts, func(row []driver.Value) error {
+// slotRow is a slot and the number of its row, 0 where there is none yet.
+type slotRow struct {
+	name     attempt.Slot
+	number   int64
+	closedAt time.Time
+}
+
+// slotWith reads a slot with its attempts, by one of the statements that select those.
+func slotWith(tx session, s statement, args ...driver.Value) (slot slotRow, all []attempt.Attempt, err error) {
+	err = tx.query(s, func(row []driver.Value) error {
+		d := decoder{values: row, at: 1}
+		slot.number, slot.closedAt = d.int64("id"), d.time("closed_at")
+		slot.name = attempt.Slot{Account: d.text("account"), Order: d.text("order_id"), Purpose: d.text("purpose")}
+		if row[0] == nil || d.err != nil { // the slot has no attempt
+			return d.err
+		}
 		a, _, err := decodeAttempt(row)
 		all = append(all, a)
 		return err
-	}, slot)
-	return all, err
+	}, args...)
+	return slot, all, err
 }
 
-// slotRow is a slot and the number of its row, 0 where there is none yet.
-type slotRow struct {
-	name   attempt.Slot
-	number int64
-}
-
-// write writes what a step decided on what the slot held before.
-func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row) error {
+// write writes what a step decided on what the slot held before. What replaces an attempt's state comes first, so that one
+// that ends makes room for one that starts.
+func (s *slotRow) write(tx session, before []attempt.Attempt, rows []row, closing *attempt.Closing) error {
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.started(), b.started()) })
+	if closing != nil {
+		if err := s.close(tx, closing); err != nil {
+			return err
+		}
+	}
 	var had driver.Value
 	for i := range before {
 		if v := liveOf(&before[i]); v != nil {
@@ -78,9 +95,23 @@ func orGone(err error, format string, args ...any) error {
 	return fmt.Errorf(format+" within a transaction", args...)
 }
 
-// liveOf returns an attempt's id if it is live: what stands in the row of its slot. NULL stands for none.
+// close closes the slot, which may never have been seen.
+func (s *slotRow) close(tx session, c *attempt.Closing) error {
+	if s.number == 0 {
+		if inserted, err := s.insert(tx, nil); err != nil || !inserted {
+			return orGone(err, "slot %s: appeared", s.name)
+		}
+	}
+	e, err := tx.exec(stmtCloseSlot, micros(c.At), c.Who, c.Why, s.number)
+	if err != nil || e.changed != 1 {
+		return orGone(err, "slot %s: was closed", s.name)
+	}
+	return nil
+}
+
+// liveOf returns a payment's id if it is live: what stands in the row of its slot. NULL stands for none.
 func liveOf(a *attempt.Attempt) driver.Value {
-	if a.Status.Live() {
+	if a.Status.Live() && !a.IsRefund() {
 		return a.ID
 	}
 	return nil
