@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// DefaultMaxBody bounds an event's body, in bytes. Standard Webhooks 1.0.0 recommends senders to stay below 20 kB.
+const DefaultMaxBody = 64 << 10
+
+// Config sets up a [Handler]. Store, Place.Provider, Read and one of Secrets and Verifier are required.
+type Config struct {
+	Store attempt.Store
+
+	// Place is where the events come from: they count for attempts of that place and no others. It is the client's Place.
+	Place attempt.Place
+
+	// Secrets are those under which the provider signs as Standard Webhooks says: the current one, and during a replacement
+	// the former or the next.
+	Secrets []Secret
+	// Tolerance is how far an event's timestamp may be from the present, to either side. Zero: 5 min.
+	Tolerance time.Duration
+	// Verifier proves events in another way, instead of Secrets and Tolerance.
+	Verifier Verifier
+
+	// Read reads a payload that the provider has signed. It fails with [attempt.ErrNoCharge] for an event that is about no
+	// charge and no refund. Any other error means that the payload cannot be read; it is logged, and must hold nothing of it.
+	// The notice's ID may be empty where the verifier tells the event's id.
+	Read func(payload []byte) (attempt.Notice, error)
+
+	// KeepsAnswers says that the provider keeps every answer under the key, so that a charge that failed speaks for every
+	// send of its attempt.
+	KeepsAnswers bool
+	// Schedule plans when an attempt is looked at after an event. It is the client's Schedule.
+	Schedule attempt.Schedule
+
+	// MaxBody bounds a body, in bytes. Zero: 64 KiB.
+	MaxBody int64
+	// Who is said to have brought the evidence. Empty: "webhook".
+	Who string
+	// Now is the clock that timestamps are compared with. Nil: time.Now.
+	Now func() time.Time
+	// Logger logs what somebody has to see: orphans, unreadable and stale events, what was not stored, duties. Nil: nothing is.
+	Logger   *slog.Logger
+	Observer Observer
+}
+
+// New returns the handler of an endpoint, or every mistake in the Config.
+func New(cfg Config) (*Handler, error) {
+	var errs []error
+	if cfg.Store == nil {
+		errs = append(errs, errors.New("Store: missing"))
+	}
+	if cfg.Place.Provider == "" {
+		errs = append(errs, errors.New("Place: names no provider"))
+	}
+	if cfg.Read == nil {
+		errs = append(errs, errors.New("Read: missing"))
+	}
+	switch {
+	case cfg.MaxBody < 0:
+		errs = append(errs, fmt.Errorf("MaxBody: %d is negative", cfg.MaxBody))
+	case cfg.MaxBody == 0:
+		cfg.MaxBody = DefaultMaxBody
+	}
+	verifier, err := cfg.verifier()
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	if cfg.Who == "" {
+		cfg.Who = "webhook"
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Secrets, cfg.Verifier = nil, verifier
+	return &Handler{cfg: cfg, scope: scopeOf(cfg.Place)}, nil
+}
+
+func (cfg *Config) verifier() (Verifier, error) {
+	if cfg.Verifier == nil {
+		return NewStandard(cfg.Tolerance, cfg.Secrets...)
+	}
+	if len(cfg.Secrets) > 0 || cfg.Tolerance != 0 {
+		return nil, errors.New("Verifier: given beside Secrets or Tolerance, which only the standard one reads")
+	}
+	return cfg.Verifier, nil
+}
