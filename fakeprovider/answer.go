@@ -12,6 +12,7 @@ import (
 const (
 	typeJSON    = "application/json"
 	typeProblem = "application/problem+json"
+	typeCSV     = "text/csv; charset=utf-8"
 )
 
 // answer is what the provider says, before anything happens to it on the wire.

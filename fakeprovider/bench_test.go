@@ -167,3 +167,39 @@ func BenchmarkListPage(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkReport writes a report of 200,000 lines; "peak-bytes" is how much
+// the heap grows meanwhile, which must not depend on the number of lines.
+func BenchmarkReport(b *testing.B) {
+	const charges = 200_000
+	bank := fakeprovider.New(fakeprovider.Config{RecordRequests: -1})
+	for i := range charges {
+		id := strconv.Itoa(i)
+		req := httptest.NewRequest("POST", "/v1/charges", strings.NewReader(payment(id, "tok_visa")))
+		req.Header["Authorization"] = []string{"Bearer secret"}
+		req.Header["Idempotency-Key"] = []string{`"` + id + `"`}
+		bank.ServeHTTP(httptest.NewRecorder(), req)
+	}
+	before, peak := heap(), uint64(0)
+	for b.Loop() {
+		w := heapWatcher{peak: &peak}
+		if err := bank.WriteReport(&w, fakeprovider.ReportOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(charges)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+	b.ReportMetric(float64(max(peak, before)-before), "peak-bytes")
+}
+
+// heapWatcher measures the live heap now and then while it is written to.
+type heapWatcher struct {
+	writes int
+	peak   *uint64
+}
+
+func (w *heapWatcher) Write(b []byte) (int, error) {
+	if w.writes++; w.writes%100 == 0 {
+		*w.peak = max(*w.peak, heap())
+	}
+	return len(b), nil
+}

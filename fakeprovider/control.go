@@ -113,12 +113,19 @@ func (p *Provider) apply(s parsed) {
 //
 //	GET  /_fake/ledger   the Ledger as JSON
 //	GET  /_fake/faults   the Catalogue, the sources and the steps not used yet
+//	GET  /_fake/report   a settlement report, see WriteReport; from and to are times
+//	                     as in a listing; client, leave_out, double, amount=ID:MINOR,
+//	                     foreign, no_trailer are the fields of ReportOptions
 //	POST /_fake/faults   a Script
 //	GET  /_fake/webhooks what was delivered, and how many events wait
 //	POST /_fake/settle   {"id":"ch_000001","status":"succeeded"}
 //	POST /_fake/reset    empties everything
 func (p *Provider) control(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20+1))
+	if isReport(r) {
+		p.sendReport(w, r)
+		return
+	}
 	a := problem(probTooLarge)
 	if err == nil && len(body) <= 1<<20 {
 		a = p.controlAnswer(r.Method, r.URL.Path, body)
@@ -187,11 +194,40 @@ func (p *Provider) controlRoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if isReport(req) {
+		o, err := reportQuery(req.URL.RawQuery)
+		if err == nil {
+			return controlResponse(req, 200, typeCSV, p.newReport(o), -1), nil
+		}
+		a := problem(probQuery, detail(err.Error()))
+		return controlResponse(req, a.status, a.ctype, bytes.NewReader(a.body), len(a.body)), nil
+	}
 	a := p.controlAnswer(req.Method, req.URL.Path, body)
+	return controlResponse(req, a.status, a.ctype, bytes.NewReader(a.body), len(a.body)), nil
+}
+
+func controlResponse(req *http.Request, status int, ctype string, body io.Reader, length int) *http.Response {
 	return &http.Response{
-		Status: fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), StatusCode: a.status,
+		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {a.ctype}}, Request: req,
-		Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)),
-	}, nil
+		Header: http.Header{"Content-Type": {ctype}}, Request: req,
+		Body: io.NopCloser(body), ContentLength: int64(length),
+	}
+}
+
+// isReport finds the one control request whose answer has no bound.
+func isReport(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == "") && r.URL.Path == "/_fake/report"
+}
+
+func (p *Provider) sendReport(w http.ResponseWriter, r *http.Request) {
+	o, err := reportQuery(r.URL.RawQuery)
+	if err != nil {
+		writePlain(w, problem(probQuery, detail(err.Error())), nil)
+		return
+	}
+	w.Header().Set("Content-Type", typeCSV)
+	if err := p.WriteReport(w, o); err != nil {
+		panic(http.ErrAbortHandler) // so that nobody takes it for the whole
+	}
 }

@@ -51,7 +51,8 @@
 //
 // [Config.Webhook] has every change of a charge's or a refund's status told to
 // a URL, a handler or a function, signed and repeated as Standard Webhooks
-// describes it.
+// describes it. [Provider.WriteReport] writes what a provider settles with its
+// merchant, as CSV, and on request wrongly.
 //
 // # Faults
 //

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/jarcoal/httpmock"
 
@@ -193,6 +195,28 @@ func ExampleWebhookConfig() {
 	// no answer
 	// evt_000001 charge.succeeded
 	// evt_000001 charge.succeeded
+}
+
+// The provider's report lacks one charge and has one that nobody made.
+func ExampleProvider_WriteReport() {
+	opened := time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+	bank := fakeprovider.New(fakeprovider.Config{Now: func() time.Time { return opened }})
+	charge(bank.Client(), "key-1", "tok_visa")
+	charge(bank.Client(), "key-2", "tok_visa")
+
+	if err := bank.WriteReport(os.Stdout, fakeprovider.ReportOptions{
+		From: opened, To: opened.Add(time.Hour),
+		LeaveOut: []string{"ch_000001"}, Foreign: 1,
+	}); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// Settlement report,fakeprovider
+	// Period,2026-01-01T10:00:00Z,2026-01-01T11:00:00Z
+	// id,reference,type,gross,fee,net,currency,created
+	// ch_000002,INV-7,charge,548.90,7.93,540.97,TRY,2026-01-01T10:00:00Z
+	// ch_900001,foreign-1,charge,10.00,0.39,9.61,EUR,2026-01-01T10:00:00Z
+	// TOTAL,2,,,,,,
 }
 
 // rebase sends every request to one server, on a connection of its own.
