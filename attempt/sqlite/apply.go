@@ -13,7 +13,7 @@ import (
 
 // Apply implements [attempt.Store]. A step's Do may run on the goroutine of any caller that leads a batch.
 func (s *Store) Apply(ctx context.Context, steps ...*attempt.Step) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.writable(ctx); err != nil {
 		for _, step := range steps {
 			step.Err = err
 		}
@@ -49,6 +49,14 @@ func (s *Store) usable(ctx context.Context) error {
 		return attempt.ErrInTx
 	}
 	return s.unavailable(ctx.Err())
+}
+
+// writable tells whether a call that writes may be made with this context.
+func (s *Store) writable(ctx context.Context) error {
+	if s.readOnly {
+		return s.unavailable(errors.New("opened with ReadOnly; nothing was stored"))
+	}
+	return s.usable(ctx)
 }
 
 // run waits until a call's items are done, and leads the queue when it is the call's turn.

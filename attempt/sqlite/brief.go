@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"slices"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
@@ -14,25 +15,32 @@ func (s *Store) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.
 	if err != nil {
 		return nil, err
 	}
-	var found []attempt.Brief
-	for stmt, wanted := range map[statement][]string{stmtBriefs: ids, stmtBriefsOfCharges: chargeIDs} {
-		if len(wanted) == 0 {
-			continue
-		}
-		list, err := json.Marshal(wanted)
-		if err != nil {
-			return nil, err
-		}
-		err = r.query(stmt, func(row []driver.Value) error {
-			b, err := decodeBrief(row)
-			found = append(found, b)
-			return err
-		}, string(list))
-		if err != nil {
-			return nil, s.unavailable(err)
-		}
+	found, err := briefs(r, nil, stmtBriefs, ids)
+	if err == nil {
+		found, err = briefs(r, found, stmtBriefsOfCharges, chargeIDs)
+	}
+	if err != nil {
+		return nil, s.unavailable(err)
 	}
 	return found, nil
+}
+
+// briefs adds the briefs that a statement selects by ids.
+func briefs(r session, found []attempt.Brief, s statement, ids []string) ([]attempt.Brief, error) {
+	if len(ids) == 0 {
+		return found, nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.Grow(found, len(ids))
+	err = r.query(s, func(row []driver.Value) error {
+		b, err := decodeBrief(row)
+		found = append(found, b)
+		return err
+	}, string(list))
+	return found, err
 }
 
 func decodeBrief(row []driver.Value) (b attempt.Brief, err error) {

@@ -19,6 +19,7 @@ import (
 type connector struct {
 	base     driver.Connector
 	read     bool
+	asItIs   bool      // the database's journal mode is not set, only checked
 	location *location // where the connections must lead
 }
 
@@ -70,11 +71,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 func (c *connector) prepare(ctx context.Context, conn driver.Conn) error {
-	if err := pollBusy(ctx, lockLimit, func() error {
-		_, err := pragma(ctx, conn, "journal_mode=WAL")
-		return err
-	}); err != nil {
-		return fmt.Errorf("set journal_mode: %w", err)
+	if !c.asItIs {
+		if err := pollBusy(ctx, lockLimit, func() error {
+			_, err := pragma(ctx, conn, "journal_mode=WAL")
+			return err
+		}); err != nil {
+			return fmt.Errorf("set journal_mode: %w", err)
+		}
 	}
 	settings := []string{"synchronous=FULL"}
 	if runtime.GOOS == "darwin" {

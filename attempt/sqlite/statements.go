@@ -36,6 +36,7 @@ const (
 	stmtRemoveRelay
 	stmtEmptyOutbox
 	stmtRelay
+	stmtRelays
 	stmtRelease
 	stmtFree
 	stmtUndelivered
@@ -123,6 +124,7 @@ var statements = [statementCount]string{
 	stmtRemoveRelay: "DELETE FROM chargeonce_relays WHERE name = ?",
 	stmtEmptyOutbox: "DELETE FROM chargeonce_outbox WHERE relay = ?",
 	stmtRelay:       "SELECT 1 FROM chargeonce_relays WHERE name = ?",
+	stmtRelays:      "SELECT count(*) FROM chargeonce_relays",
 	stmtRelease:     "UPDATE chargeonce_outbox SET taken_until = 0 WHERE relay = ? AND taken_until > 0 AND taken_until <= ?",
 	// The first undelivered events of attempts that nobody has taken.
 	stmtFree: "SELECT attempt_id FROM chargeonce_outbox o WHERE relay = ? AND taken_until = 0 AND NOT EXISTS (SELECT 1" +

@@ -20,11 +20,15 @@ type Options struct {
 	// Now is the store's clock: every time in the store is set and compared by it. Processes that share a file must have
 	// the same. Nil means time.Now.
 	Now func() time.Time
+	// ReadOnly opens a store that is there, to look at it: nothing is made or migrated, and every call that writes fails with
+	// [attempt.ErrUnavailable]. A schema of another release than this one cannot be read.
+	ReadOnly bool
 }
 
 // Store keeps attempts in a SQLite file. It implements [attempt.Store].
 type Store struct {
 	path     string
+	readOnly bool
 	clock    clock
 	location location
 
@@ -48,7 +52,7 @@ const readers = 4
 // weaker syncing, an in-memory or read-only database; and with [attempt.ErrUnavailable] where the file cannot be opened,
 // or its schema is of a later release.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
-	s := &Store{path: path}
+	s := &Store{path: path, readOnly: opts.ReadOnly}
 	s.clock.set(opts.Now)
 	if err := s.open(ctx); err != nil {
 		if !errors.Is(err, attempt.ErrNotDurable) {
@@ -66,10 +70,12 @@ func (s *Store) open(ctx context.Context) error {
 	case strings.HasPrefix(s.path, "file:"):
 		return errors.New("want the name of a file, not a URI")
 	}
-	if err := create(s.path); err != nil {
-		return err
+	if !s.readOnly {
+		if err := create(s.path); err != nil {
+			return err
+		}
 	}
-	writes, err := newConnector(s.path, false)
+	writes, err := newConnector(s.path, s.readOnly)
 	if err != nil {
 		return err
 	}
@@ -78,6 +84,7 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	writes.location, reads.location, s.write.location = &s.location, &s.location, &s.location
+	writes.asItIs, reads.asItIs = s.readOnly, s.readOnly
 	s.write.db = sql.OpenDB(writes)
 	s.reads = sql.OpenDB(reads)
 	s.reads.SetMaxOpenConns(readers + 1)
@@ -104,7 +111,10 @@ func (s *Store) setUp(ctx context.Context) error {
 			return err
 		})
 	})
-	if err == nil && !current {
+	switch {
+	case err == nil && !current && s.readOnly:
+		err = errors.New("there are no attempts of this release's schema: open it for writing once, which brings it up to date")
+	case err == nil && !current:
 		err = s.write.transaction(ctx, lockLimit, func(tx session) error {
 			now, _ := s.clock.present()
 			return migrate(tx, now)
@@ -123,7 +133,7 @@ func (s *Store) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, read := range []statement{stmtSlot, stmtAttempt, stmtEvents} {
+	for _, read := range []statement{stmtSlot, stmtAttempt, stmtEvents, stmtBriefs, stmtBriefsOfCharges} {
 		if s.prepared[read], err = s.reads.PrepareContext(ctx, statements[read]); err != nil { //nolint:sqlclosecheck // Close closes the pool
 			return err
 		}

@@ -22,7 +22,7 @@ type inTxKey struct{ s *Store }
 //
 // An error that matches [attempt.ErrUnavailable] means that nothing was written, unless it says that the commit failed.
 func (s *Store) InTx(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.writable(ctx); err != nil {
 		return err
 	}
 	c := newCall(ctx)

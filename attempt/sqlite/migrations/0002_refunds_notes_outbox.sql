@@ -41,7 +41,7 @@ CREATE TABLE chargeonce_relays (
     name TEXT PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
--- The events of which a relay has not been told.
+-- The events of which a relay has not been told. A trigger on chargeonce_events fills it as long as there is a relay.
 CREATE TABLE chargeonce_outbox (
     relay       TEXT NOT NULL,
     attempt_id  TEXT NOT NULL,
@@ -52,12 +52,3 @@ CREATE TABLE chargeonce_outbox (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX chargeonce_undelivered ON chargeonce_outbox (relay, taken_until, at);
-
--- A trigger, so that a process which knows nothing of a relay fills its outbox all the same.
-CREATE TRIGGER chargeonce_fill_outbox AFTER INSERT ON chargeonce_events WHEN EXISTS (SELECT 1 FROM chargeonce_relays)
-BEGIN
-    INSERT INTO chargeonce_outbox (relay, attempt_id, version, at, taken_until)
-        SELECT r.name, NEW.attempt_id, NEW.version, NEW.at, coalesce((SELECT o.taken_until FROM chargeonce_outbox o
-            WHERE o.relay = r.name AND o.attempt_id = NEW.attempt_id LIMIT 1), 0)
-        FROM chargeonce_relays r;
-END;
