@@ -316,6 +316,7 @@ func buildCatalogue() []faultDef {
 		frames("extra-answer", "F69", "the next request on this connection gets this answer before its own", frameExtra),
 		frames("close-after-answer", "F13", "the connection is promised to stay and closed after the answer", frameThenClose),
 
+		// After the answer and beside it.
 		hook("webhook-lost", slotWebhook, "no event about what is made is delivered", func(w *webhookPlan) { w.lost = true }),
 		hook("webhook-first", slotWebhook, "the event is delivered before the API answers", func(w *webhookPlan) { w.first = true }),
 		hook("webhook-reordered", slotWebhook, "the event comes after the next one about the same record, or an hour late",

@@ -54,6 +54,20 @@
 // describes it. [Provider.WriteReport] writes what a provider settles with its
 // merchant, as CSV, and on request wrongly.
 //
+// # Control
+//
+// For tests, and no part of the API, under every way in:
+//
+//	GET  /_fake/ledger    the books, as [Ledger]
+//	GET  /_fake/faults    the catalogue, the sources, the steps not used yet
+//	POST /_fake/faults    a [Script]
+//	POST /_fake/settle    {"id":"ch_000001","status":"succeeded"}, see [Provider.Settle]
+//	GET  /_fake/webhooks  what was delivered, as [Delivery], and how many events wait
+//	GET  /_fake/report    a settlement report: from and to as in a listing, and
+//	                      client, leave_out=ID, double=ID, amount=ID:MINOR, foreign=N
+//	                      and no_trailer=true as [ReportOptions] has them
+//	POST /_fake/reset     empties everything
+//
 // # Faults
 //
 // A [Fault] has a name that can be written in Go, in a JSON script, on a

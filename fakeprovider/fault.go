@@ -58,6 +58,13 @@ const (
 	LookupTwice   Fault = "lookup-twice"   // a search shows each record twice, with another id
 	LookupForeign Fault = "lookup-foreign" // a search shows another reference's record
 	LookupStuck   Fault = "lookup-stuck"   // every page of a search is the first one, has_more true
+
+	WebhookLost         Fault = "webhook-lost"          // no event about what is made is delivered
+	WebhookFirst        Fault = "webhook-first"         // the event is delivered before the API answers
+	WebhookReordered    Fault = "webhook-reordered"     // the event comes after the next one about the same record
+	WebhookTwice        Fault = "webhook-twice"         // each event is delivered again after it was acknowledged
+	WebhookBadSignature Fault = "webhook-bad-signature" // each delivery is signed with another secret
+	WebhookStale        Fault = "webhook-stale"         // each delivery is dated an hour in the past
 )
 
 // And joins faults into one step.
@@ -120,6 +127,9 @@ func Decline(code string) Fault { return with("decline", code) }
 // Flip changes the charge's status d after it was made, as a late approval or
 // a late failure does.
 func Flip(d time.Duration, to State) Fault { return with("flip", d, to) }
+
+// WebhookLate has each event about what the request makes come d later.
+func WebhookLate(d time.Duration) Fault { return with("webhook-late", d) }
 
 // BookAmount makes the charge with another amount than was asked.
 func BookAmount(amount int64) Fault { return with("book-amount", amount) }

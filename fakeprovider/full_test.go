@@ -2,6 +2,7 @@ package fakeprovider
 
 import (
 	"errors"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -159,4 +160,29 @@ func TestResetThatFails(t *testing.T) {
 	wantFailed(t, "after it", serveOnce(p, "k2", "r2"), syscall.EIO)
 	wantClose(t, p, syscall.EIO)
 	wantBooks(t, file, "1")
+}
+
+// Nobody hears of a charge that is not on disk.
+func TestFullDiskTellsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		p, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Config{Webhook: WebhookConfig{
+			Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { told++ }),
+			Secret:  "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &brokenFile{ledgerFile: p.journal.file}
+		p.journal.file = f
+		serveOnce(p, "k1", "r1")
+		time.Sleep(time.Second)
+		f.loses.Store(true)
+		wantFailed(t, "lost", serveOnce(p, "k2", "r2"), errSync)
+		time.Sleep(time.Second)
+		if d := p.Webhooks("r2"); told != 1 || len(d) != 1 || d[0].Error != errSync.Error() || d[0].Status != 0 {
+			t.Errorf("told %d times: %+v", told, d)
+		}
+		wantClose(t, p, errSync)
+	})
 }

@@ -2,6 +2,7 @@ package fakeprovider
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -312,4 +313,39 @@ func TestDocListsCatalogue(t *testing.T) {
 	if !strings.Contains(string(doc), table.String()) {
 		t.Errorf("doc.go lacks this table:\n%s", table.String())
 	}
+}
+
+func FuzzParseTime(f *testing.F) {
+	for _, s := range []string{"0", "946684800", "-1", "2000-01-01T00:00:00Z", "2000-01-01T02:00:00.5+02:00", "1677-01-01T00:00:00Z", "x", "1e3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		nanos, err := parseTime(s)
+		if err != nil {
+			return
+		}
+		again, err := parseTime(unix(nanos).Format(time.RFC3339Nano))
+		if err != nil || again != nanos {
+			t.Fatalf("%q is %d, written and read again %d, %v", s, nanos, again, err)
+		}
+	})
+}
+
+func FuzzWebhookKey(f *testing.F) {
+	for _, s := range []string{"whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz", "whsec_", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz", "whsec_c2hvcnQ=", "whsec_%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		key, err := webhookKey(s)
+		if err != nil {
+			if rest, ok := strings.CutPrefix(s, "whsec_"); ok && len(rest) > 8 && strings.Contains(err.Error(), rest) {
+				t.Fatalf("the error shows the secret: %v", err)
+			}
+			return
+		}
+		again, err := webhookKey("whsec_" + base64.StdEncoding.EncodeToString(key))
+		if err != nil || !bytes.Equal(key, again) {
+			t.Fatalf("%q does not survive writing: %v", s, err)
+		}
+	})
 }

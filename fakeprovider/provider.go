@@ -47,8 +47,9 @@ type Provider struct {
 }
 
 // New returns a provider that keeps its books in memory. It holds nothing
-// that has to be released unless DialContext or ServeHTTP are used; then
-// Close ends what is still running.
+// that has to be released unless DialContext, ServeHTTP or Config.Webhook are
+// used; then Close ends what is still running. It panics on a Config.Script or
+// a Config.Webhook that is not valid.
 func New(c Config) *Provider {
 	p := &Provider{config: c.withDefaults(), seed: maphash.MakeSeed(), done: make(chan struct{})}
 	p.currency = currencySet(p.config.Currencies)
@@ -82,8 +83,8 @@ func (p *Provider) clear() {
 	p.log = requestLog{keep: p.config.RecordRequests}
 }
 
-// Reset empties the books and forgets every key, request and fault but those
-// of Config.Script, which start anew. A ledger file is emptied too.
+// Reset empties the books and forgets every key, request, webhook event and
+// fault but those of Config.Script, which start anew. A ledger file is emptied too.
 func (p *Provider) Reset() error {
 	start, err := p.config.Script.parse()
 	p.mu.Lock()
@@ -94,8 +95,8 @@ func (p *Provider) Reset() error {
 	return errors.Join(err, p.journal.reset())
 }
 
-// Close ends what still waits: hanging requests, in-memory connections and
-// their goroutines. In strict mode it reports the steps that nobody used. The
+// Close ends what still waits: hanging requests, in-memory connections,
+// deliveries of webhooks, and their goroutines. In strict mode it reports the steps that nobody used. The
 // ledger stays readable. Close may be called more than once.
 func (p *Provider) Close() error {
 	p.mu.Lock()

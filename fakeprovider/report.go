@@ -30,7 +30,8 @@ type ReportOptions struct {
 	// in minor units; a refund's is negative unless that is what is wrong.
 	Amounts map[string]int64
 	// Foreign is the number of charges it shows that nobody made, the last
-	// lines before the trailer: ch_900001 for foreign-1, and so on.
+	// lines before the trailer: ch_900001 for foreign-1, and so on, made at
+	// From if it is set.
 	Foreign int
 	// NoTrailer ends it before the trailer, as a download that was cut off.
 	NoTrailer bool
@@ -69,6 +70,7 @@ type report struct {
 	leave   map[string]bool
 	double  map[string]bool
 	epoch   int
+	began   int64
 	last    [2]uint32 // the last charge and the last refund when it began
 	next    [2]uint32
 	foreign int
@@ -109,8 +111,9 @@ func (p *Provider) newReport(o ReportOptions) *report {
 	r.csv = csv.NewWriter(&r.ready)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settle(p.config.Now())
-	r.epoch = p.outbox.epoch
+	now := p.config.Now()
+	p.settle(now)
+	r.epoch, r.began = p.outbox.epoch, now.UnixNano()
 	r.last = [2]uint32{uint32(p.charges.list.len()), uint32(p.refunds.list.len())}
 	return r
 }
@@ -176,7 +179,7 @@ func (r *report) more() error {
 		r.foreign++
 		created := r.span.from
 		if r.o.From.IsZero() {
-			created = 0
+			created = min(r.began, r.span.to-1)
 		}
 		return r.write(&reportLine{
 			id: "ch_" + strconv.Itoa(900000+r.foreign), reference: "foreign-" + strconv.Itoa(r.foreign), gross: 1000, currency: "EUR", created: created,

@@ -27,7 +27,9 @@ import (
 // (the event's id, the same whenever the event is delivered again),
 // webhook-timestamp and webhook-signature. An answer of 2xx acknowledges it,
 // everything else (a redirect, which is not followed, included) has it
-// delivered again. Deliveries go one at a time, in order of due time.
+// delivered again. Deliveries go one at a time, in order of due time: who is
+// slow to answer holds the others up. The events of all clients go to the same
+// place. Waits are those of the time package, dates those of Config.Now.
 //
 // Events that nobody has acknowledged survive a restart from a ledger file and
 // may be delivered again although they were: at least once.
