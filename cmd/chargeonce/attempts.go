@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,10 @@ func (a *app) listCommand() *cobra.Command {
 
 In JSON, "amount" is a text in major units ("548.90") and "amount_minor" the same in
 minor units (54890). "outcome" is approved, declined, unknown, contract_violation, or
-not_paid for an attempt that is prepared or abandoned.`,
+not_paid for an attempt that is prepared or abandoned, or whose money was given back in
+full. "kind" is charge or refund: a refund is an attempt of its own, which gives money of
+the charge in "refund" back, and its amount is what goes out. "duties" are what is owed:
+a refund, or a person's review; those without "met_at" are open, and in "owes".`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, text := range statuses {
@@ -66,6 +70,7 @@ not_paid for an attempt that is prepared or abandoned.`,
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&filter.Open, "open", false, "only those that have not ended: prepared, sending, unknown")
+	flags.BoolVar(&filter.Owing, "owing", false, "only those that owe something: a refund, or a person's review")
 	flags.StringSliceVar(&statuses, "status", nil, "only those with this status; several with commas")
 	flags.StringVar(&filter.Order, "order", "", "only those of this order")
 	flags.IntVar(&filter.Limit, "limit", 0, "at most this many")
@@ -80,7 +85,7 @@ not_paid for an attempt that is prepared or abandoned.`,
 
 var listColumns = []column{
 	{name: "ATTEMPT", width: 36}, {name: "ORDER", width: 14}, {name: "AMOUNT", width: 14, right: true}, {name: "STATUS", width: 9},
-	{name: "OUTCOME", width: 9}, {name: "MOVED", width: 5}, {name: "CHARGE", width: 10}, {name: "CREATED", width: 20}, {name: "REASON"},
+	{name: "OUTCOME", width: 9}, {name: "MOVED", width: 5}, {name: "CHARGE", width: 10}, {name: "CREATED", width: 20}, {name: "DETAIL"},
 }
 
 func (a *app) list(ctx context.Context, s settings, store attempt.Store, filter attempt.Filter) error {
@@ -100,8 +105,31 @@ func (a *app) list(ctx context.Context, s settings, store attempt.Store, filter 
 func listCells(a attempt.Attempt, r attemptRecord) []string {
 	return []string{
 		a.ID, a.Slot.String(), a.Amount.String(), a.Status.String(), r.Outcome, r.Moved.String(), r.ProviderID,
-		a.CreatedAt.UTC().Format(time.RFC3339), string(r.Reason),
+		a.CreatedAt.UTC().Format(time.RFC3339), listDetail(a, r),
 	}
+}
+
+// listDetail says why an attempt stands as it does, and what a person must know of it.
+func listDetail(a attempt.Attempt, r attemptRecord) string {
+	parts := []string{string(r.Reason)}
+	if a.IsRefund() {
+		parts = append(parts, "refund "+a.Refund.ID+" of "+a.Refund.ChargeID)
+	}
+	for _, c := range a.Charges {
+		if c.Refunded != 0 {
+			parts = append(parts, fmt.Sprintf("%s given back", refundedOf(c)))
+		}
+	}
+	for _, kind := range owed(a) {
+		parts = append(parts, kind+" owed")
+	}
+	if !a.UnwantedAt.IsZero() {
+		parts = append(parts, "order cancelled")
+	}
+	if !a.AskingEndedAt.IsZero() {
+		parts = append(parts, "asking ended")
+	}
+	return strings.Join(nonEmpty(parts), ", ")
 }
 
 func (a *app) exportCommand() *cobra.Command {

@@ -67,9 +67,10 @@ In JSON, "existing" says that this run neither sent nor asked for the row, and
 "known_before" that the database knew the payment when the run began. Both: told from an
 earlier run. Only known_before: begun by an earlier run, and sent again or asked about by
 this one. A row that is refused because of another payment of its order (conflict,
-already_paid) has that one in "standing", with the fields of chargeonce attempts list, and
-its own "id" is empty. A conflict with a payment that is open has its "moved", and counts
-as unknown in the exit code.
+already_paid), or because its order was cancelled or its money given back
+(order_cancelled, refunded), has that payment in "standing", with the fields of chargeonce
+attempts list, and its own "id" is empty. A conflict with a payment that is open has its
+"moved", and counts as unknown in the exit code; so does a cancelled order with one.
 
 Exit codes, where several apply the first one here:
   5    some unknown, or in conflict with an unknown one: money may have moved; run the same again: it sends again under the
@@ -77,8 +78,9 @@ Exit codes, where several apply the first one here:
   130  interrupted; run the same again to go on
   1    fatal: the database or the output failed, or the file while it was read
   4    the provider's configuration or credentials
-  7    some rows refused (malformed, in conflict with another payment, rejected by the
-       provider as malformed) or not sent; or the whole file
+  7    some rows refused (malformed, in conflict with another payment, of an order that was
+       cancelled or whose money was given back, rejected by the provider as malformed) or
+       not sent; or the whole file
   3    some declined
   0    all approved
   2    the command line or the settings are wrong, or FILE cannot be opened; nothing was

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -42,10 +44,29 @@ type attemptRecord struct {
 	LastSentAt      *time.Time     `json:"last_sent_at"`  // no request can have left later
 	NextCheckAt     *time.Time     `json:"next_check_at"` // when the provider is to be asked
 	Version         int            `json:"version"`
-	Charges         []chargeRecord `json:"charges"`
+	Charges         []chargeRecord `json:"charges"` // of a refund: the provider's refunds
 	Duties          []dutyRecord   `json:"duties"`
 	Events          []eventRecord  `json:"events,omitempty"` // of show and export
+
+	Kind          string        `json:"kind"`   // charge; refund: gives money of a charge back, its amount is what goes out
+	Refund        *refundRecord `json:"refund"` // null: a charge
+	UnwantedAt    *time.Time    `json:"unwanted_at"`
+	AskingEndedAt *time.Time    `json:"asking_ended_at"` // the provider is not asked any more: a person has to decide
+	Owes          string        `json:"owes"`            // the kinds of the open duties: refund, review; empty: nothing
 }
+
+// refundRecord says what a refund gives back.
+type refundRecord struct {
+	ID        string `json:"id"`         // the caller's; "duty:" and the charge's id: it pays a duty
+	AttemptID string `json:"attempt_id"` // the charge's attempt
+	ChargeID  string `json:"charge_id"`
+}
+
+// The kinds of attempts.
+const (
+	kindCharge = "charge"
+	kindRefund = "refund"
+)
 
 type chargeRecord struct {
 	ID          string               `json:"id"`
@@ -56,6 +77,9 @@ type chargeRecord struct {
 	DeclineCode string               `json:"decline_code,omitempty"`
 	NextAction  string               `json:"next_action,omitempty"`
 	SeenAt      *time.Time           `json:"seen_at"`
+
+	Refunded      string `json:"refunded"` // given back by our refunds, in major units
+	RefundedMinor int64  `json:"refunded_minor"`
 }
 
 type dutyRecord struct {
@@ -67,6 +91,7 @@ type dutyRecord struct {
 	Currency    string           `json:"currency"`
 	OpenedAt    *time.Time       `json:"opened_at"`
 	MetAt       *time.Time       `json:"met_at"` // null: still owed
+	How         string           `json:"how"`    // how it was met: refunded, gone, kept, dismissed; empty: still owed
 }
 
 type eventRecord struct {
@@ -87,6 +112,15 @@ type evidenceRecord struct {
 	AskedAt *time.Time           `json:"asked_at,omitempty"`
 	Charges []chargeRecord       `json:"charges,omitempty"`
 	Answer  *answerRecord        `json:"answer,omitempty"`
+
+	Decision *decisionRecord `json:"decision,omitempty"` // a person's, or a policy's
+}
+
+type decisionRecord struct {
+	As       attempt.ResolutionKind `json:"as"`
+	ChargeID string                 `json:"charge_id,omitempty"`
+	Reason   string                 `json:"reason"`
+	Evidence string                 `json:"evidence,omitempty"` // where it is kept
 }
 
 type sendRecord struct {
@@ -122,6 +156,10 @@ func attemptRecordOf(a attempt.Attempt, now time.Time) attemptRecord {
 		NextAction: a.NextAction(), Sends: a.Sends, CreatedAt: timeOf(a.CreatedAt), UpdatedAt: timeOf(a.UpdatedAt),
 		LastSentAt: timeOf(a.LastSentAt), NextCheckAt: timeOf(a.NextCheckAt), Version: a.Version,
 		Charges: chargeRecords(a.Charges), Duties: dutyRecords(a.Duties),
+		Kind: kindCharge, UnwantedAt: timeOf(a.UnwantedAt), AskingEndedAt: timeOf(a.AskingEndedAt), Owes: strings.Join(owed(a), ","),
+	}
+	if a.IsRefund() {
+		r.Kind, r.Refund = kindRefund, &refundRecord{ID: a.Refund.ID, AttemptID: a.Refund.AttemptID, ChargeID: a.Refund.ChargeID}
 	}
 	if told.NotPaid {
 		r.Outcome = notPaid
@@ -130,6 +168,17 @@ func attemptRecordOf(a attempt.Attempt, now time.Time) attemptRecord {
 		r.DeclineCode = a.Refusal.Answer.DeclineCode
 	}
 	return r
+}
+
+// owed names the kinds of an attempt's open duties, each once.
+func owed(a attempt.Attempt) []string {
+	var kinds []string
+	for _, d := range a.Duties {
+		if d.MetAt.IsZero() && !slices.Contains(kinds, string(d.Kind)) {
+			kinds = append(kinds, string(d.Kind))
+		}
+	}
+	return kinds
 }
 
 // chargeIDOf returns the charge that stands for the attempt at the provider, as far as one is known.
@@ -179,6 +228,9 @@ func evidenceRecordOf(e attempt.Evidence) *evidenceRecord {
 		a := answerRecordOf(*e.Answer)
 		r.Answer = &a
 	}
+	if d := e.Resolution; d != nil {
+		r.Decision = &decisionRecord{As: d.Kind, ChargeID: d.ChargeID, Reason: d.Why, Evidence: d.Proof}
+	}
 	return r
 }
 
@@ -200,10 +252,26 @@ func chargeRecords(charges []attempt.Charge) []chargeRecord {
 
 func chargeRecordOf(c attempt.Charge) chargeRecord {
 	amount, minor, currency := amountOf(c.Amount)
-	return chargeRecord{
+	r := chargeRecord{
 		ID: c.ID, Status: c.Status, Amount: amount, AmountMinor: minor, Currency: currency,
-		DeclineCode: c.DeclineCode, NextAction: c.NextAction, SeenAt: timeOf(c.SeenAt),
+		DeclineCode: c.DeclineCode, NextAction: c.NextAction, SeenAt: timeOf(c.SeenAt), RefundedMinor: c.Refunded,
 	}
+	if refunded := refundedOf(c); refunded.Valid() {
+		r.Refunded = refunded.Decimal()
+	}
+	return r
+}
+
+// refundedOf returns how much of a charge was given back; not valid where the charge's amount is not known.
+func refundedOf(c attempt.Charge) money.Amount {
+	if !c.Amount.Valid() {
+		return money.Amount{}
+	}
+	refunded, err := money.Restore(c.Refunded, c.Amount.Currency())
+	if err != nil { // more than an amount can be
+		return money.Amount{}
+	}
+	return refunded
 }
 
 func dutyRecords(duties []attempt.Duty) []dutyRecord {
@@ -212,7 +280,7 @@ func dutyRecords(duties []attempt.Duty) []dutyRecord {
 		amount, minor, currency := amountOf(d.Amount)
 		records[i] = dutyRecord{
 			Kind: d.Kind, Why: d.Why, ChargeID: d.ChargeID, Amount: amount, AmountMinor: minor, Currency: currency,
-			OpenedAt: timeOf(d.OpenedAt), MetAt: timeOf(d.MetAt),
+			OpenedAt: timeOf(d.OpenedAt), MetAt: timeOf(d.MetAt), How: d.How,
 		}
 	}
 	return records

@@ -33,8 +33,9 @@ type payRecord struct {
 	Existing    bool `json:"existing"`
 	KnownBefore bool `json:"known_before"`
 
-	// Standing is the order's other attempt, for whose sake the row is refused (conflict, already_paid), as attempts list has
-	// it; else null. Of a conflict the row's moved is that of it: whether the order was paid is not known.
+	// Standing is the order's other attempt, for whose sake the row is refused (conflict, already_paid), or the order's attempt
+	// where the order was cancelled or its money given back (order_cancelled, refunded), as attempts list has it; else null. Of
+	// a conflict, and of a cancelled order, the row's moved is that of it as long as it is open.
 	Standing *attemptRecord `json:"standing"`
 
 	ID          string `json:"id"` // of the row's own attempt; empty: there is none

@@ -25,7 +25,11 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 		}
 	}
 	field("attempt", one.ID)
+	field("version", fmt.Sprint(one.Version))
 	field("order", one.Slot.String())
+	if one.IsRefund() {
+		field("refund", fmt.Sprintf("%s of charge %s, attempt %s", one.Refund.ID, one.Refund.ChargeID, one.Refund.AttemptID))
+	}
 	field("amount", one.Amount.String())
 	field("status", one.Status.String())
 	field("outcome", fmt.Sprintf("%s, money moved: %s", r.Outcome, r.Moved))
@@ -35,7 +39,16 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 	}
 	field("decline code", r.DeclineCode)
 	field("provider", placeText(batch.PlaceOf(one)))
-	field("charge", r.ProviderID)
+	if one.IsRefund() {
+		field("refund at it", r.ProviderID)
+	} else {
+		field("charge", r.ProviderID)
+	}
+	for _, c := range one.Charges {
+		if c.Refunded != 0 {
+			field("given back", fmt.Sprintf("%s of charge %s, %s", refundedOf(c), c.ID, c.Amount))
+		}
+	}
 	field("reference", one.Reference)
 	field("key", one.Key)
 	field("request id", r.RequestID)
@@ -45,6 +58,12 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 	field("created", stamp(one.CreatedAt))
 	field("last sent", stamp(one.LastSentAt))
 	field("next check", stamp(one.NextCheckAt))
+	if !one.AskingEndedAt.IsZero() {
+		field("asking ended", stamp(one.AskingEndedAt)+": a person has to decide, see attempts resolve")
+	}
+	if !one.UnwantedAt.IsZero() {
+		field("cancelled", stamp(one.UnwantedAt)+": the order takes no payment, money of it is owed back")
+	}
 	for _, d := range one.Duties {
 		field("duty", dutyText(d))
 	}
@@ -66,7 +85,7 @@ func stamp(t time.Time) string {
 func dutyText(d attempt.Duty) string {
 	text := fmt.Sprintf("%s of charge %s, %s (%s), since %s", d.Kind, d.ChargeID, d.Amount, d.Why, stamp(d.OpenedAt))
 	if !d.MetAt.IsZero() {
-		text += ", met " + stamp(d.MetAt)
+		text += ", " + orElse(d.How, "met") + " " + stamp(d.MetAt)
 	}
 	return text
 }
@@ -87,6 +106,15 @@ func writeEvent(b *strings.Builder, e attempt.Event) {
 		}
 		if e.Evidence.Kind == attempt.EvidenceLookup {
 			line("lookup: " + e.Evidence.Lookup.String())
+		} else if d := e.Evidence.Resolution; d != nil {
+			about, proof := "", ""
+			if d.ChargeID != "" {
+				about = "charge " + d.ChargeID
+			}
+			if d.Proof != "" {
+				proof = "evidence: " + d.Proof
+			}
+			line("decision: "+string(d.Kind), about, d.Why, proof)
 		} else if e.Evidence.Kind != attempt.EvidenceSends {
 			line(string(e.Evidence.Kind))
 		}

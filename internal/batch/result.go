@@ -28,6 +28,8 @@ const (
 const (
 	Conflict         = "conflict"          // another payment of the order, with another amount or source, is not settled, or stands in the file
 	AlreadyPaid      = "already_paid"      // the order was paid with another amount or source
+	Cancelled        = "order_cancelled"   // the order was cancelled: nothing is sent for it any more
+	Refunded         = "refunded"          // the order was paid and the money given back in full
 	InvalidIntent    = "invalid_intent"    // cannot be a new payment: a withdrawn currency, for instance
 	Elsewhere        = "provider_changed"  // a payment of the order may have been made at another provider, account or environment
 	StoreUnavailable = "store_unavailable" // nobody knows how the payment stands
@@ -55,7 +57,8 @@ type Result struct {
 	KnownBefore bool
 	// Payment is the attempt that the result tells of; nil where there is none.
 	Payment *payclient.Result
-	// Standing is the order's other payment, for whose sake the row is refused as [Conflict] or [AlreadyPaid]; else nil.
+	// Standing is the order's other payment, for whose sake the row is refused as [Conflict] or [AlreadyPaid], or the order's
+	// payment where it is refused as [Cancelled] or [Refunded]; else nil.
 	Standing *payclient.Result
 
 	unsent bool // this run sent nothing: it says nothing about the provider
@@ -109,6 +112,14 @@ func resultOf(row Row, p payclient.Result, err error) Result {
 		}
 	case errors.As(err, &paid):
 		r.standsAgainst(AlreadyPaid)
+	case errors.Is(err, attempt.ErrCancelled):
+		// Of what was sent before the order was cancelled money may have moved, or is owed back.
+		r.standsAgainst(Cancelled)
+		if r.Standing != nil && p.Open() {
+			r.Moved = p.Moved
+		}
+	case errors.Is(err, attempt.ErrRefunded):
+		r.standsAgainst(Refunded)
 	case errors.Is(err, attempt.ErrInvalidIntent):
 		r.Outcome, r.Moved, r.Reason = Refused, attempt.MovedNo, InvalidIntent
 		r.Problems = problemsOf(err)
