@@ -64,7 +64,7 @@ type Evidence struct {
 	Lookup  LookupAnswer `json:"lookup,omitzero"`   // EvidenceLookup
 	AskedAt time.Time    `json:"asked_at,omitzero"` // EvidenceLookup: by the store's clock, before the question left
 	Charges []Charge     `json:"charges,omitempty"` // found, told, or listed under our reference
-	Answer  *Answer      `json:"answer,omitempty"`  // EvidenceLookup: what the provider answered, for support
+	Answer  *Answer      `json:"answer,omitempty"`  // what the provider answered to a lookup, or to the request to cancel a charge
 
 	Resolution *Resolution `json:"resolution,omitempty"` // EvidenceDecision
 

@@ -180,8 +180,12 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 		a.Charges[i] = c
 	}
 	if told == ChargeFailed && c.Status == ChargeFailed {
+		why := ReasonDeclined
+		if e.Kind == EvidenceSends && e.Answer != nil && e.Answer.Reason == ReasonVoided {
+			why = ReasonVoided
+		}
 		a.refuse(Refusal{Verdict: Refused, Kept: kept, Answer: Answer{
-			Verdict: Refused, Reason: ReasonDeclined, ChargeID: c.ID, DeclineCode: c.DeclineCode,
+			Verdict: Refused, Reason: why, ChargeID: c.ID, DeclineCode: c.DeclineCode,
 		}})
 	}
 }
