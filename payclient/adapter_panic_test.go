@@ -10,7 +10,7 @@ import (
 )
 
 // panicking is an adapter that an answer has taken by surprise.
-type panicking struct{ payclient.Provider }
+type panicking struct{ *standard.Provider }
 
 func (panicking) ReadLookup(r payclient.Response) payclient.LookupPage {
 	_ = r.Body[len(r.Body)]

@@ -269,7 +269,7 @@ func TestC04TheRetentionIsDeclared(t *testing.T) {
 	}
 }
 
-func mustStandard(t *testing.T, c standard.Config) payclient.Provider {
+func mustStandard(t *testing.T, c standard.Config) *standard.Provider {
 	t.Helper()
 	if c.Token.IsZero() {
 		c.Token = payclient.NewSecret(wireToken)

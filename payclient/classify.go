@@ -53,10 +53,14 @@ func judge(a *attempt.Attempt, key KeyCapability, resp Response, reply Reply, re
 }
 
 func judgeCharge(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply Reply, clean cleaner) {
-	c, differs, ok := chargeOf(reply.Charge, a.Reference, clean)
+	c, differs, ok := chargeOf(reply.Charge, questionAbout(a), clean)
 	s.ChargeID = c.ID
 	if !ok {
 		s.Verdict, s.Reason, s.Detail = attempt.Violated, orDefault(s.Reason, attempt.ReasonMismatch), differs
+		other := reply.Charge.ChargeID
+		if a.IsRefund() && other != "" && other != a.Refund.ChargeID && reply.Charge.Reference == a.Reference {
+			s.MoneyMoved = c.Status == attempt.ChargeSucceeded // another charge's money went back
+		}
 		return
 	}
 	if c.Amount != a.Amount {
@@ -100,9 +104,10 @@ func judgeRefusal(s *attempt.Send, a *attempt.Attempt, key KeyCapability, reply 
 	}
 }
 
-// chargeOf reads a charge that the provider names. It is ours by its reference; ok is false, and differs says why, for
+// chargeOf reads a charge or a refund that the provider names. It is ours by its reference, a refund by the charge whose money
+// it gives back too; ok is false, and differs says why, for
 // one that is not, or that lacks what a charge must have.
-func chargeOf(d ChargeData, reference string, clean cleaner) (c attempt.Charge, differs string, ok bool) {
+func chargeOf(d ChargeData, q question, clean cleaner) (c attempt.Charge, differs string, ok bool) {
 	c = attempt.Charge{ID: d.ID, Status: d.Status, DeclineCode: clean.text(d.DeclineCode), NextAction: clean.link(d.NextAction)}
 	if !clean.id(d.ID) {
 		c.ID = clean.text(d.ID)
@@ -112,8 +117,11 @@ func chargeOf(d ChargeData, reference string, clean cleaner) (c attempt.Charge, 
 	if d.ID == "" {
 		wrong = append(wrong, "id: missing")
 	}
-	if d.Reference != reference {
+	if d.Reference != q.reference {
 		wrong = append(wrong, "reference: missing or another one")
+	}
+	if q.refund && (d.ChargeID == "" || q.chargeID != "" && d.ChargeID != q.chargeID) {
+		wrong = append(wrong, "charge: missing or another one")
 	}
 	switch {
 	case d.Minor == nil:

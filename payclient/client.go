@@ -22,6 +22,7 @@ import (
 type Client struct {
 	cfg       Config
 	caps      Capabilities
+	can       abilities
 	base      *url.URL
 	basePath  string
 	transport http.RoundTripper
@@ -55,6 +56,7 @@ func New(cfg Config) (*Client, error) {
 	c.base, _ = parseBaseURL(cfg.BaseURL)                  // validated
 	c.digester, _ = attempt.NewDigester(cfg.DigestKeys...) // validated
 	c.cfg.DigestKeys = nil                                 // whoever prints a client prints no key
+	c.can, _ = abilitiesOf(cfg.Provider, c.caps)           // validated
 	c.basePath = strings.TrimSuffix(c.base.Path, "/")
 	c.resend = attempt.Resend{
 		KeepsEveryAnswer: c.caps.Key.KeepsEveryAnswer, Retention: c.caps.Key.Retention, Margin: cfg.RetentionMargin,
@@ -119,6 +121,8 @@ func (c *Client) begin() error {
 //   - [attempt.ErrConflict]: an attempt with another amount, source or provider may have been sent and is not settled;
 //     the Result tells of that one.
 //   - [attempt.ErrAlreadyPaid]: another attempt has paid the slot.
+//   - [attempt.ErrRefunded]: the slot was paid, and the money given back in full.
+//   - [attempt.ErrCancelled]: the order was cancelled.
 //   - [attempt.ErrNotPaid]: nothing was sent under the attempt, or it ended without money; the error's Reason says why.
 //   - [attempt.ErrUnavailable]: the store could not be read or written; nobody knows.
 //   - [attempt.ErrInvalidIntent]: the intent cannot be paid as it stands.
@@ -133,6 +137,9 @@ func (c *Client) begin() error {
 // What is decided for a slot, in this order: a live attempt decides first (the same amount and source take it up again,
 // others are refused unless nothing of it can have left); then open duties; then declines and superseded attempts of the
 // same amount and source, which are told again unless [attempt.Intent].Again asks for a new one; else a new attempt starts.
+//
+// Where another source or amount would be refused because of a charge that waits for the payer (3-D Secure left half-way), and
+// the provider can cancel such a charge, it is cancelled there; once the provider has confirmed that, the new attempt starts.
 func (c *Client) Pay(ctx context.Context, intent attempt.Intent) (Result, error) {
 	return c.pay(ctx, c.start(intent, c.claimFor()))
 }
@@ -164,8 +171,11 @@ func (c *Client) Send(ctx context.Context, id string, source attempt.Source) (Re
 
 // subject names what the call is about, for errors.
 func (s *starting) subject() string {
-	if s.ID != "" {
+	switch {
+	case s.ID != "":
 		return "attempt " + s.ID
+	case s.Refund.AttemptID != "":
+		return "refund " + s.Refund.ID + " of attempt " + s.Refund.AttemptID
 	}
 	return "order " + s.Slot.String()
 }
@@ -178,6 +188,7 @@ type starting struct {
 	body       []byte // whole, with the source
 	bodyOf     string // the id of the attempt it belongs to
 	bodyDigest string
+	voided     bool // a charge that waited for the payer was cancelled, or that was tried
 
 	record  attempt.Record
 	sending sending // what follows, if the decision is to send
@@ -206,19 +217,17 @@ func (c *Client) reuse(s *starting) {
 	c.used.Put(s)
 }
 
-// newAttempt makes the slot's next attempt. It fails where the rules for new payments forbid it.
+// newAttempt makes the slot's next attempt, or the refund's. It fails where the rules for new payments forbid it.
 func (c *Client) newAttempt(s *starting, ordinal int) (attempt.Attempt, error) {
+	if s.Refund.AttemptID != "" {
+		return c.newRefund(s, ordinal)
+	}
 	if err := s.Intent.Validate(); err != nil {
 		return attempt.Attempt{}, err
 	}
-	identity := attempt.Identity{}
-	if c.cfg.DeriveFrom != uuid.Nil {
-		identity = attempt.DeriveIdentity(c.cfg.DeriveFrom, c.cfg.ReferencePrefix, s.Slot, ordinal)
-	} else {
-		var err error
-		if identity, err = attempt.NewIdentity(c.cfg.ReferencePrefix); err != nil {
-			return attempt.Attempt{}, err
-		}
+	identity, err := c.newIdentity(s.Slot, ordinal)
+	if err != nil {
+		return attempt.Attempt{}, err
 	}
 	digest, err := c.digester.Digest(s.Intent.Source)
 	if err != nil {
@@ -236,9 +245,22 @@ func (c *Client) newAttempt(s *starting, ordinal int) (attempt.Attempt, error) {
 	return a, nil
 }
 
+func (c *Client) newIdentity(slot attempt.Slot, ordinal int) (attempt.Identity, error) {
+	if c.cfg.DeriveFrom != uuid.Nil {
+		return attempt.DeriveIdentity(c.cfg.DeriveFrom, c.cfg.ReferencePrefix, slot, ordinal), nil
+	}
+	return attempt.NewIdentity(c.cfg.ReferencePrefix)
+}
+
 // render fills in the body, source left out, and the digest of it with the source.
 func (c *Client) render(a *attempt.Attempt, s *starting) error {
-	stored, err := c.cfg.Provider.ChargeBody(*a)
+	var stored []byte
+	var err error
+	if a.IsRefund() {
+		stored, err = c.refundBody(*a)
+	} else {
+		stored, err = c.cfg.Provider.ChargeBody(*a)
+	}
 	if err != nil {
 		return err
 	}
@@ -275,13 +297,19 @@ func (c *Client) startOnly(intent attempt.Intent, apply func(*attempt.Step) erro
 	return r, nil
 }
 
-// checkStart holds what must be right even to look for a stored attempt: the slot, and a source to compare with.
+// checkStart holds what must be right even to look for a stored attempt: the slot, and a source to compare with; or what names
+// a refund.
 func (c *Client) checkStart(s *starting) error {
-	var slot error
-	if s.ID == "" {
-		slot = s.Slot.Validate()
+	var err error
+	switch {
+	case s.Refund.AttemptID != "":
+		err = s.Refund.Validate()
+	case s.ID != "":
+		err = s.Intent.Source.Validate()
+	default:
+		err = errors.Join(s.Slot.Validate(), s.Intent.Source.Validate())
 	}
-	if err := errors.Join(slot, s.Intent.Source.Validate()); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w; nothing was stored or sent", attempt.ErrInvalidIntent, err)
 	}
 	return nil
@@ -314,6 +342,9 @@ func (c *Client) pay(ctx context.Context, s *starting) (Result, error) {
 		d := s.Decision
 		switch d.Kind {
 		case attempt.DecidedRefuse:
+			if c.voidFirst(ctx, s, d) {
+				continue
+			}
 			return c.refused(d)
 		case attempt.DecidedAsk:
 			if err := c.askFirst(ctx, s, d); err != nil {
@@ -387,6 +418,9 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (r 
 	if s.stopErr == nil {
 		s.run()
 	}
+	if s.doubted {
+		s.askFirst(&start.record)
+	}
 	after, now, notStored := c.recordSends(s, &start.record)
 	r = c.resultAfter(s, after, now, notStored)
 	if r.Open() && r.RecordErr == nil && s.worthAsking() {
@@ -406,7 +440,7 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (r 
 
 // worthAsking tells whether a lookup may settle now what the sends left open.
 func (s *sending) worthAsking() bool {
-	if s.ctx.Err() != nil || !s.client.caps.Lookup.ByReference || len(s.log) == 0 {
+	if s.ctx.Err() != nil || !s.client.canAsk(s.a) || len(s.log) == 0 {
 		return false
 	}
 	return time.Until(s.callUntil) >= s.client.cfg.SendTimeout/3
@@ -454,7 +488,8 @@ func (c *Client) headerKey(key string) string {
 	return key
 }
 
-// Status tells how a slot stands, from the store alone. [attempt.ErrNotFound] where nothing was ever started,
+// Status tells how a slot stands, from the store alone: about its payment; of refunds [Client.Refunds] tells. Of an order that
+// was cancelled before anything was started it tells what CancelOrder does. [attempt.ErrNotFound] where nothing was ever started,
 // [attempt.ErrUnavailable] where the store cannot be read.
 func (c *Client) Status(ctx context.Context, slot attempt.Slot) (Result, error) {
 	r, _, err := c.status(ctx, slot)
@@ -469,6 +504,9 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	view, err := c.cfg.Store.Slot(ctx, slot)
 	if err != nil {
 		return Result{}, view, fmt.Errorf("order %s: %w", slot, err)
+	}
+	if len(view.Attempts) == 0 && !view.ClosedAt.IsZero() {
+		return tellCancelled(view), view, nil
 	}
 	if len(view.Attempts) == 0 {
 		return Result{}, view, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)

@@ -256,6 +256,8 @@ func (c Config) validateProvider(caps Capabilities) (errs []error) {
 	if caps.Lookup.Lag < 0 || key.Retention < 0 {
 		fail("declares a negative time")
 	}
+	_, lacking := abilitiesOf(c.Provider, caps)
+	errs = append(errs, lacking...)
 	if c.AbandonAfter > 0 && c.AbandonAfter <= caps.Lookup.Lag {
 		fail("may hide a charge for %s, AbandonAfter (%s) must be longer", caps.Lookup.Lag, c.AbandonAfter)
 	}

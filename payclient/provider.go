@@ -48,6 +48,10 @@ type Capabilities struct {
 	Reference ReferenceCapability
 	Lookup    LookupCapability
 
+	// Refunds, Voids and Lists say that the provider can give money back, cancel a charge that is not final, and list its
+	// charges by time; the adapter then is a Refunder, a Voider, a Lister.
+	Refunds, Voids, Lists bool
+
 	// LateApprovals says that a charge may succeed long after it was reported as failed.
 	LateApprovals bool
 	// IdleTimeout is after how long the provider closes an idle connection; zero: not known.
@@ -117,9 +121,13 @@ type Reply struct {
 	NoRetry bool
 	// Ask: the answer names a charge whose state must be asked for; the client looks it up instead of sending again.
 	Ask bool
+	// AskFirst, with a refusal: it may be about money that this very request has moved already, when it came twice (a refund
+	// of more than is left). The client asks by reference before it believes the refusal.
+	AskFirst bool
 }
 
-// ChargeData is a charge in the words of the provider's answer. What the answer does not hold is left out: nothing of ours is filled in.
+// ChargeData is a charge, or a refund, in the words of the provider's answer. What the answer does not hold is left out: nothing
+// of ours is filled in.
 type ChargeData struct {
 	ID          string
 	Status      attempt.ChargeStatus
@@ -128,9 +136,10 @@ type ChargeData struct {
 	Currency    string // any case
 	DeclineCode string
 	NextAction  string
+	ChargeID    string // of a refund: the charge whose money it gives back
 }
 
-// LookupPage is one page of an answer to a lookup.
+// LookupPage is one page of an answer to a lookup or a listing.
 type LookupPage struct {
 	// Readable: the answer is complete and of the form that the API promises. Anything else, 404 and null included, is not.
 	Readable bool

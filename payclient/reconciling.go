@@ -38,14 +38,14 @@ func (c *Client) Ask(ctx context.Context, a attempt.Attempt, asked time.Time) (a
 	if a.Place() != c.Place() {
 		return attempt.Evidence{}, fmt.Errorf("attempt %s: %w: it belongs to %+v", a.ID, ErrNotAsked, a.Place())
 	}
-	if !c.caps.Lookup.ByReference {
+	if !c.canAsk(&a) {
 		return attempt.Evidence{}, fmt.Errorf("attempt %s: %w: the provider cannot be asked by reference", a.ID, ErrNotAsked)
 	}
 	if err := c.begin(); err != nil {
 		return attempt.Evidence{}, fmt.Errorf("attempt %s: %w: %w", a.ID, ErrNotAsked, err)
 	}
 	defer c.pending.Done()
-	l := c.find(ctx, a.Reference, time.Now().Add(c.cfg.CallTimeout))
+	l := c.find(ctx, questionAbout(&a), time.Now().Add(c.cfg.CallTimeout))
 	if l.notMade {
 		return attempt.Evidence{}, fmt.Errorf("attempt %s: %w: %s", a.ID, ErrNotAsked, l.Detail)
 	}

@@ -50,6 +50,7 @@ type sending struct {
 	log     []attempt.Send
 	again   bool          // the last request may and should be repeated
 	wait    time.Duration // before that
+	doubted bool          // the last answer is a refusal that counts only once the provider was asked by reference
 	health  health        // what the last request said about the provider
 	stopped attempt.Reason
 	stopErr error // why nothing (more) was sent
@@ -228,8 +229,14 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 			Detail: s.clean.text("redirected to host " + locationHost(whole.Header.Get("Location"))),
 		}}, true
 	}
-	reply := s.client.cfg.Provider.ReadCharge(whole)
+	var reply Reply
+	if s.a.IsRefund() {
+		reply = s.client.can.refunder.ReadRefund(whole)
+	} else {
+		reply = s.client.cfg.Provider.ReadCharge(whole)
+	}
 	send = judge(s.a, s.client.caps.Key, whole, reply, reused, s.clean)
+	s.doubted = reply.AskFirst && (send.Verdict == attempt.Rejected || send.Verdict == attempt.Refused)
 	switch send.Verdict {
 	case attempt.Running:
 	case attempt.Unavailable:
@@ -251,6 +258,23 @@ func (s *sending) judge(whole Response, reused bool) (send attempt.Send, final b
 		final = true
 	}
 	return send, final || reply.Ask
+}
+
+// askFirst asks by reference before a refusal is recorded that may speak of money which this very attempt has moved: what is
+// found is recorded together with it, and a question that fails leaves the attempt open.
+func (s *sending) askFirst(rec *attempt.Record) {
+	c := s.client
+	if !c.canAsk(s.a) {
+		return // the refusal is all that there will ever be
+	}
+	switch l := c.find(s.ctx, questionAbout(s.a), s.callUntil); l.Answer {
+	case attempt.LookupFound:
+		rec.Evidence.Charges = l.Charges
+	case attempt.LookupNone:
+	default:
+		last := &s.log[len(s.log)-1]
+		last.Verdict, last.Reason = attempt.Unavailable, attempt.ReasonNotAsked
+	}
 }
 
 // finish logs a send and decides whether it is to be repeated, and when.
@@ -320,7 +344,12 @@ func (c *Client) closeIdle() {
 // itself, and the key is looked at on the request as it leaves.
 func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	c := s.client
-	r := c.cfg.Provider.ChargeRequest(*s.a)
+	var r Request
+	if s.a.IsRefund() {
+		r = c.can.refunder.RefundRequest(*s.a)
+	} else {
+		r = c.cfg.Provider.ChargeRequest(*s.a)
+	}
 	header := maps.Clone(r.Header) // the adapter may use one map for all: a key of ours must not get into another's request
 	if header == nil {
 		header = make(http.Header, 4)

@@ -199,7 +199,7 @@ func TestNothingIsSentUnaskedAfterAnAbandonment(t *testing.T) {
 func TestOneHeaderForAllRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, fakeprovider.Config{}, standard.Config{}, func(c *payclient.Config) {
-			c.Provider = oneHeader{c.Provider, http.Header{"Authorization": {"Bearer sk_test"}, "Content-Type": {"application/json"}}}
+			c.Provider = oneHeader{mustStandard(t, standard.Config{Token: payclient.NewSecret("sk_test")}), http.Header{"Authorization": {"Bearer sk_test"}, "Content-Type": {"application/json"}}}
 		})
 		var wg sync.WaitGroup
 		for i := range 50 {
@@ -219,7 +219,7 @@ func TestOneHeaderForAllRequests(t *testing.T) {
 }
 
 type oneHeader struct {
-	payclient.Provider
+	*standard.Provider
 	header http.Header
 }
 
@@ -260,7 +260,7 @@ func TestConfigurationsThatAreRefusedForTheirTimelines(t *testing.T) {
 	}
 }
 
-type keyless struct{ payclient.Provider }
+type keyless struct{ *standard.Provider }
 
 func (k keyless) Capabilities() payclient.Capabilities {
 	caps := k.Provider.Capabilities()

@@ -179,7 +179,7 @@ func spoilRequest(spoil func(*payclient.Request)) func(*testing.T, *wireWorld) s
 }
 
 type spoilingProvider struct {
-	payclient.Provider
+	*standard.Provider
 	spoil func(*payclient.Request)
 }
 

@@ -28,7 +28,7 @@ const token = "sk_test_0123456789"
 
 // mutant is a right adapter with one thing wrong.
 type mutant struct {
-	payclient.Provider
+	*standard.Provider
 	capabilities  func(payclient.Capabilities) payclient.Capabilities
 	chargeBody    func(attempt.Attempt, []byte) ([]byte, error)
 	appendSource  func(dst []byte, source string) ([]byte, error)

@@ -44,6 +44,9 @@ type Config struct {
 	LookupLag time.Duration
 	// NoLookup says that charges cannot be found by reference.
 	NoLookup bool
+	// NoRefunds, NoVoids and NoLists say that the provider does not offer refunds, the cancelling of charges that are not
+	// final, and the list of charges by time.
+	NoRefunds, NoVoids, NoLists bool
 	// IdleTimeout is after how long the provider closes idle connections. Zero: not known.
 	IdleTimeout time.Duration
 }
@@ -91,6 +94,7 @@ func New(cfg Config) (*Provider, error) {
 		Reference:    payclient.ReferenceCapability{MaxLength: 100},
 		Lookup:       payclient.LookupCapability{ByReference: !cfg.NoLookup, Lag: cfg.LookupLag},
 		IdleTimeout:  cfg.IdleTimeout,
+		Refunds:      !cfg.NoRefunds, Voids: !cfg.NoVoids, Lists: !cfg.NoLists,
 	}
 	if !cfg.NoKeys {
 		caps.Key = payclient.KeyCapability{
@@ -172,13 +176,14 @@ func (p *Provider) LookupRequest(reference, cursor string) payclient.Request {
 // chargeMembers are the members of the API's charge object.
 var chargeMembers = []string{"id", "status", "amount", "currency", "merchant_reference", "decline_code", "next_action", "created"}
 
-// readChargeObject reads a charge. A member that is null is taken for absent: nothing of ours is filled in for it.
-func readChargeObject(object []byte) (data payclient.ChargeData, status string, err error) {
-	err = strictjson.Object(object, chargeMembers, func(i int, v jsontext.Value) (err error) {
+// readChargeObject reads a charge, or a refund by its members. A member that is null is taken for absent: nothing of ours is
+// filled in for it.
+func readChargeObject(object []byte, members []string) (data payclient.ChargeData, status string, err error) {
+	err = strictjson.Object(object, members, func(i int, v jsontext.Value) (err error) {
 		if strictjson.IsNull(v) {
 			return nil
 		}
-		switch chargeMembers[i] {
+		switch members[i] {
 		case "id":
 			data.ID, err = strictjson.String(v)
 		case "status":
@@ -193,6 +198,8 @@ func readChargeObject(object []byte) (data payclient.ChargeData, status string, 
 			data.Reference, err = strictjson.String(v)
 		case "decline_code":
 			data.DeclineCode, err = strictjson.String(v)
+		case "charge":
+			data.ChargeID, err = strictjson.String(v)
 		case "next_action":
 			err = strictjson.Object(v, nextActionMembers, func(_ int, v jsontext.Value) (err error) {
 				if !strictjson.IsNull(v) {
@@ -260,7 +267,10 @@ func readProblemObject(object []byte) (e problem, err error) {
 }
 
 // ReadCharge implements [payclient.Provider].
-func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
+func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply { return p.read(r, chargeMembers) }
+
+// read reads the answer to a request that makes a charge or a refund.
+func (p *Provider) read(r payclient.Response, members []string) payclient.Reply {
 	reply := payclient.Reply{
 		Verdict: attempt.Violated, Reason: attempt.ReasonUnreadable,
 		RequestID: r.Header.Get("Request-Id"), Replayed: r.Header.Get("Idempotent-Replayed") == "true",
@@ -268,7 +278,7 @@ func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
 	}
 	switch {
 	case r.StatusCode == http.StatusOK || r.StatusCode == http.StatusCreated:
-		p.readCharge(r, &reply)
+		readCharge(r, members, &reply)
 	case r.StatusCode >= 200 && r.StatusCode <= 299:
 		// Accepted or empty: the charge has to be asked for.
 		reply.Detail = "status " + strconv.Itoa(r.StatusCode) + " without a charge"
@@ -286,8 +296,8 @@ func (p *Provider) ReadCharge(r payclient.Response) payclient.Reply {
 	return reply
 }
 
-func (p *Provider) readCharge(r payclient.Response, reply *payclient.Reply) {
-	data, text, err := readChargeObject(r.Body)
+func readCharge(r payclient.Response, members []string, reply *payclient.Reply) {
+	data, text, err := readChargeObject(r.Body, members)
 	if err != nil {
 		reply.Detail = notReadable(r, err)
 		return
@@ -349,7 +359,11 @@ func readProblem(r payclient.Response) (problem, error) {
 // ReadLookup implements [payclient.Provider]. What it says of an unreadable page quotes nothing of it: the page may hold
 // payment sources, and whoever looks up does not know which to take out.
 func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
-	page := lookupPage{payclient.LookupPage{RequestID: r.Header.Get("Request-Id")}}
+	return readList(r, chargeMembers)
+}
+
+func readList(r payclient.Response, members []string) payclient.LookupPage {
+	page := lookupPage{payclient.LookupPage{RequestID: r.Header.Get("Request-Id")}, members}
 	if r.StatusCode != http.StatusOK {
 		page.Detail = "status " + strconv.Itoa(r.StatusCode)
 		return page.LookupPage
@@ -386,10 +400,13 @@ func (p *Provider) ReadLookup(r payclient.Response) payclient.LookupPage {
 var listMembers = []string{"data", "has_more"}
 
 // lookupPage is a page that is being read.
-type lookupPage struct{ payclient.LookupPage }
+type lookupPage struct {
+	payclient.LookupPage
+	members []string // of the objects in it
+}
 
 func (p *lookupPage) add(object jsontext.Value) error {
-	data, text, err := readChargeObject(object)
+	data, text, err := readChargeObject(object, p.members)
 	if err != nil {
 		return err
 	}
