@@ -15,11 +15,11 @@ import (
 func (a *app) attemptsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attempts",
-		Short: "See what became of payments",
+		Short: "See what became of payments, and decide where nothing else does",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.listCommand(), a.showCommand(), a.exportCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.resolveCommand(), a.exportCommand())
 	return cmd
 }
 
@@ -121,7 +121,9 @@ func listDetail(a attempt.Attempt, r attemptRecord) string {
 		}
 	}
 	for _, kind := range owed(a) {
-		parts = append(parts, kind+" owed")
+		if string(r.Reason) != kind+"_owed" {
+			parts = append(parts, kind+" owed")
+		}
 	}
 	if !a.UnwantedAt.IsZero() {
 		parts = append(parts, "order cancelled")

@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 //	                             with several files the numbers are those of all books together
 //	await-ledger WHAT N          waits until the number in the running fake's books is at least N
 //	await-attempts DB STATUS N   waits until the database holds at least N attempts with that status
+//	ids NAME...                  sets each name to the "id" of the next row of the last output, which is JSON; "-" skips a row
 //	json FILE EXPRESSION...      asserts fields of JSON: path=value, see jsonAt
 func TestScripts(t *testing.T) {
 	testdata, err := filepath.Abs("../../testdata")
@@ -73,7 +74,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": cmdCode, "start": cmdStart, "signal": cmdSignal, "await": cmdAwait, "await-stderr": cmdAwaitStderr, "fake": cmdFake, "endfake": cmdEndFake,
 			"tls": cmdTLS, "faults": cmdFaults, "ledger": cmdLedger, "await-ledger": cmdAwaitLedger,
-			"await-attempts": cmdAwaitAttempts, "json": cmdJSON,
+			"await-attempts": cmdAwaitAttempts, "json": cmdJSON, "ids": cmdIDs,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -424,8 +425,33 @@ func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: json FILE ROW.FIELD=VALUE...")
 	}
-	var rows []any
-	text := strings.TrimSpace(ts.ReadFile(args[0]))
+	rows := jsonRows(ts, args[0])
+	for _, expression := range args[1:] {
+		path, want, ok := strings.Cut(expression, "=")
+		if !ok {
+			ts.Fatalf("%q: want ROW.FIELD=VALUE", expression)
+		}
+		if got := jsonAt(rows, path); got != want {
+			ts.Fatalf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+func cmdIDs(ts *testscript.TestScript, neg bool, args []string) {
+	rows := jsonRows(ts, "stdout")
+	if neg || len(args) == 0 || len(args) > len(rows) {
+		ts.Fatalf("usage: ids NAME..., at most one for each of the %d rows", len(rows))
+	}
+	for i, name := range args {
+		if name != "-" {
+			ts.Setenv(name, jsonAt(rows, strconv.Itoa(i)+".id"))
+		}
+	}
+}
+
+// jsonRows reads a file of JSON, an array or one object per line; "stdout" is the last output.
+func jsonRows(ts *testscript.TestScript, file string) (rows []any) {
+	text := strings.TrimSpace(ts.ReadFile(file))
 	if strings.HasPrefix(text, "[") {
 		ts.Check(json.Unmarshal([]byte(text), &rows))
 	} else {
@@ -436,15 +462,7 @@ func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 			rows = append(rows, row)
 		}
 	}
-	for _, expression := range args[1:] {
-		path, want, ok := strings.Cut(expression, "=")
-		if !ok {
-			ts.Fatalf("%q: want ROW.FIELD=VALUE", expression)
-		}
-		if got := jsonAt(rows, path); got != want {
-			ts.Fatalf("%s is %s, want %s", path, got, want)
-		}
-	}
+	return rows
 }
 
 // jsonAt returns the text of what is at the path, a text without its quotes; "len" is an array's length.
