@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -121,6 +122,17 @@ func TestReportMisreports(t *testing.T) {
 		want(t, bad, fmt.Sprint(r, r.field("code")), "400query_invalid")
 	}
 	want(t, "a POST", c.do("POST", "/_fake/report", "", ""), "404")
+}
+
+// Sums that no int64 holds are no sums.
+func TestReportSumsDoNotOverflow(t *testing.T) {
+	bank := fakeprovider.New(fakeprovider.Config{})
+	c := call(t, bank)
+	c.pay("k1", "r1", "tok_visa")
+	c.pay("k2", "r2", "tok_visa")
+	got := writeReport(t, bank, fakeprovider.ReportOptions{Amounts: map[string]int64{"ch_000001": math.MaxInt64, "ch_000002": math.MaxInt64}})
+	want(t, "lines", strings.Count(got, ",92233720368547758.07,1291272085159668.86,90942448283388089.21,EUR,"), 2)
+	want(t, "trailer", strings.HasSuffix(got, "\nTOTAL,2,,,,,,\n"), true)
 }
 
 func TestReportOnSocket(t *testing.T) {

@@ -142,7 +142,7 @@ func TestVoidSurvivesRestart(t *testing.T) {
 		c.pay("k2", "r2", "tok_requires_action")
 		want(t, "void", c.void("ch_000001"), "200")
 		bank.Close()
-		for range 2 { // the second time through a rewritten ledger
+		for range 3 { // the second time writes the ledger anew, the third reads that
 			bank = open(t, file, fakeprovider.Config{})
 			c = call(t, bank)
 			time.Sleep(2 * time.Hour)
