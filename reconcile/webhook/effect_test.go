@@ -317,7 +317,10 @@ func TestPlacesShareNothing(t *testing.T) {
 		r.is(there.ID, attempt.StatusApproved, 2)
 
 		// No two places share a scope, however they are spelt.
-		slashed := []attempt.Place{{Provider: "a", Account: "b/c"}, {Provider: "a/b", Account: "c"}, {Provider: "a", Account: "b", Environment: "c"}, {Provider: "a", Account: "b%2Fc"}}
+		slashed := []attempt.Place{
+			{Provider: "a", Account: "b/c"}, {Provider: "a/b", Account: "c"}, {Provider: "a", Account: "b", Environment: "c/"},
+			{Provider: "a", Account: "b%2Fc"},
+		}
 		for _, p := range slashed {
 			r.want(200, post(r.endpoint(func(c *webhook.Config) { c.Place = p }), payload("", "charge.failed", p.Account, "x", "failed", price)))
 		}
