@@ -280,16 +280,17 @@ func TestVoidsThatAreNotConfirmed(t *testing.T) {
 		outcome payclient.Outcome
 		moved   payclient.Moved
 		posts   int
+		reason  attempt.Reason
 	}{
-		{"answer lost once", []fakeprovider.Fault{fakeprovider.LoseAnswer}, payclient.Declined, payclient.MovedNo, 2},
-		{"answer lost twice", []fakeprovider.Fault{fakeprovider.LoseAnswer, fakeprovider.LoseAnswer}, payclient.Declined, payclient.MovedNo, 2},
-		{"executed, answered 500", []fakeprovider.Fault{fakeprovider.Book.And("status:500"), fakeprovider.Book.And("status:500")}, payclient.Declined, payclient.MovedNo, 2},
-		{"refused by a gateway", []fakeprovider.Fault{fakeprovider.Status(403)}, payclient.UnknownOutcome, payclient.MovedMaybe, 1},
-		{"never arrives", []fakeprovider.Fault{fakeprovider.LoseRequest, fakeprovider.LoseRequest}, payclient.UnknownOutcome, payclient.MovedMaybe, 2},
-		{"of another reference", []fakeprovider.Fault{`set:merchant_reference="other"`}, payclient.Declined, payclient.MovedNo, 1},
-		{"of another charge", []fakeprovider.Fault{`set:id="ch_000099"`}, payclient.Declined, payclient.MovedNo, 1},
-		{"says succeeded", []fakeprovider.Fault{`set:status="succeeded"`}, payclient.Declined, payclient.MovedNo, 1},
-		{"says pending", []fakeprovider.Fault{`set:status="pending"`}, payclient.Declined, payclient.MovedNo, 1},
+		{"answer lost once", []fakeprovider.Fault{fakeprovider.LoseAnswer}, payclient.Declined, payclient.MovedNo, 2, attempt.ReasonVoided},
+		{"answer lost twice", []fakeprovider.Fault{fakeprovider.LoseAnswer, fakeprovider.LoseAnswer}, payclient.Declined, payclient.MovedNo, 2, attempt.ReasonDeclined},
+		{"executed, answered 500", []fakeprovider.Fault{fakeprovider.Book.And("status:500"), fakeprovider.Book.And("status:500")}, payclient.Declined, payclient.MovedNo, 2, attempt.ReasonDeclined},
+		{"refused by a gateway", []fakeprovider.Fault{fakeprovider.Status(403)}, payclient.UnknownOutcome, payclient.MovedMaybe, 1, attempt.ReasonPayerAction},
+		{"never arrives", []fakeprovider.Fault{fakeprovider.LoseRequest, fakeprovider.LoseRequest}, payclient.UnknownOutcome, payclient.MovedMaybe, 2, attempt.ReasonPayerAction},
+		{"of another reference", []fakeprovider.Fault{"set:merchant_reference=other"}, payclient.Declined, payclient.MovedNo, 1, attempt.ReasonDeclined},
+		{"of another charge", []fakeprovider.Fault{"set:id=ch_000099"}, payclient.Declined, payclient.MovedNo, 1, attempt.ReasonDeclined},
+		{"says succeeded", []fakeprovider.Fault{"set:status=succeeded"}, payclient.Declined, payclient.MovedNo, 1, attempt.ReasonDeclined},
+		{"says pending", []fakeprovider.Fault{"set:status=pending"}, payclient.Declined, payclient.MovedNo, 1, attempt.ReasonDeclined},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,6 +299,9 @@ func TestVoidsThatAreNotConfirmed(t *testing.T) {
 				s.bank.ScriptFor(voids, tt.faults...)
 				res := s.cancel("1001")
 				s.want(res, tt.outcome, tt.moved)
+				if res.Reason != tt.reason {
+					t.Errorf("reason %s, want %s", res.Reason, tt.reason)
+				}
 				if n := len(s.posts("/v1/charges/" + pending.ChargeID + "/void")); n != tt.posts {
 					t.Errorf("%d voids, want %d", n, tt.posts)
 				}
