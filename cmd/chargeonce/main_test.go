@@ -48,10 +48,11 @@ func TestMain(m *testing.M) {
 //	endfake                      ends it, as SIGTERM does in good order
 //	tls                          starts a server with a certificate that nobody trusts; its address is $URL
 //	faults JSON                  tells the fake what to do wrong
-//	ledger [-file F]... WHAT N   asserts a number in the fake's books: charges, declines, requests, posts, keys, doubles;
+//	ledger [-file F]... WHAT N   asserts a number in the fake's books: charges, refunds, declines, requests, posts, keys, doubles;
 //	                             with several files the numbers are those of all books together
 //	await-ledger WHAT N          waits until the number in the running fake's books is at least N
 //	await-attempts DB STATUS N   waits until the database holds at least N attempts with that status
+//	await-cancelled DB ORDER     waits until the database says that the order was cancelled
 //	ids NAME...                  sets each name to the "id" of the next row of the last output, which is JSON; "-" skips a row
 //	json FILE EXPRESSION...      asserts fields of JSON: path=value, see jsonAt
 func TestScripts(t *testing.T) {
@@ -75,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"code": cmdCode, "start": cmdStart, "signal": cmdSignal, "await": cmdAwait, "await-stderr": cmdAwaitStderr, "fake": cmdFake, "endfake": cmdEndFake,
 			"tls": cmdTLS, "faults": cmdFaults, "ledger": cmdLedger, "await-ledger": cmdAwaitLedger,
 			"await-attempts": cmdAwaitAttempts, "json": cmdJSON, "ids": cmdIDs,
+			"await-cancelled": cmdAwaitCancelled,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -332,6 +334,8 @@ func count(ts *testscript.TestScript, l fakeprovider.Ledger, what string) int {
 	switch what {
 	case "charges":
 		return len(l.Charges)
+	case "refunds":
+		return len(l.Refunds)
 	case "declines":
 		return len(l.Declines)
 	case "requests":
@@ -378,7 +382,8 @@ func cmdLedger(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for _, file := range files {
 		of := books(ts, file)
-		l.Charges, l.Declines, l.Requests = append(l.Charges, of.Charges...), append(l.Declines, of.Declines...), append(l.Requests, of.Requests...)
+		l.Charges, l.Refunds = append(l.Charges, of.Charges...), append(l.Refunds, of.Refunds...)
+		l.Declines, l.Requests = append(l.Declines, of.Declines...), append(l.Requests, of.Requests...)
 		l.RequestCount += of.RequestCount
 		l.DistinctKeys += of.DistinctKeys
 	}
@@ -416,6 +421,21 @@ func cmdAwaitAttempts(ts *testscript.TestScript, neg bool, args []string) {
 			n++
 		}
 		return n >= want
+	})
+}
+
+func cmdAwaitCancelled(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await-cancelled DB ORDER")
+	}
+	ctx := context.Background()
+	store, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	ts.Check(err)
+	defer func() { ts.Check(store.Close()) }()
+	until(ts, "order "+args[1]+" is cancelled", func() bool {
+		view, err := store.Slot(ctx, attempt.Slot{Order: args[1]}.WithDefaults())
+		ts.Check(err)
+		return !view.ClosedAt.IsZero()
 	})
 }
 

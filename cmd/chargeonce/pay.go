@@ -307,7 +307,7 @@ func (p *paying) end(stop *batch.Stop) error {
 
 // tellOpen says what to do about payments that are not settled.
 func (p *paying) tellOpen() {
-	here := p.totals.open
+	here := p.totals.open - p.totals.cancelled
 	byText := func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }
 	for _, place := range slices.SortedFunc(maps.Keys(p.totals.places), byText) {
 		if place == p.place {
@@ -316,6 +316,13 @@ func (p *paying) tellOpen() {
 		n := p.totals.places[place]
 		here -= n
 		p.tell("%s not settled at another place, %s: money may have moved. %s", pluralIs(n, "payment"), placeText(place), advice(place, p.place))
+	}
+	if n := p.totals.cancelled; n > 0 {
+		which := "1 payment of a cancelled order is"
+		if n > 1 {
+			which = fmt.Sprintf("%d payments of cancelled orders are", n)
+		}
+		p.tell("%s not settled: money may have moved. chargeonce reconcile asks on, and gives back what turns up", which)
 	}
 	if here > 0 {
 		p.tell("%s not settled: money may have moved. Run the same command again: it sends again under the same key or asks, and pays nothing twice",

@@ -18,10 +18,11 @@ type totals struct {
 	sums      map[sumKey]*sum
 	existing  int // told from the store
 
-	open     int                 // money may have moved
-	places   map[batch.Place]int // of those, the ones that may be open at another place than this run's
-	provider int                 // refused for configuration or credentials
-	rejected int                 // refused by the provider as malformed
+	open      int                 // money may have moved
+	cancelled int                 // of those, the ones whose order was cancelled
+	places    map[batch.Place]int // of those, the ones that may be open at another place than this run's
+	provider  int                 // refused for configuration or credentials
+	rejected  int                 // refused by the provider as malformed
 
 	notSent string          // why the first row was not sent that was tried
 	reasons map[string]bool // of the rows that were not sent
@@ -52,6 +53,10 @@ func (t *totals) add(r batch.Result) {
 	switch {
 	case r.Open():
 		t.open++
+		if r.Reason == batch.Cancelled {
+			t.cancelled++
+			break
+		}
 		at := r.Standing
 		if r.Reason == batch.Elsewhere {
 			at = r.Payment

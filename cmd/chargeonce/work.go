@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os/signal"
 	"syscall"
 	"unicode/utf8"
@@ -42,7 +41,7 @@ func (a *app) working(cmd *cobra.Command, do func(w *work) error) (err error) {
 		return fatal(err)
 	}
 	defer func() { err = keep(err, store.Close()) }()
-	client, err := a.connect(signals.start, s, store, slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelError}))
+	client, err := a.connect(signals.start, s, store, nil) // what a log would tell is in what these commands print
 	if errors.Is(err, errInterrupted) {
 		return exitWith(exitInterrupted, errors.New("interrupted before anything was sent; run the same command again"))
 	}
