@@ -68,11 +68,25 @@ func reopened(t *testing.T, s *suite) {
 	full = c.got
 	declined := start(ctx, t, store, slot("1002"), nil)
 	declined = change(ctx, t, store, declined.ID, to(attempt.StatusDeclined))
+	charge := paid(ctx, t, store, slot("1003"), 1000)
+	if err := store.AddRelay(ctx, "host"); err != nil {
+		t.Fatal(err)
+	}
+	back := refund(ctx, t, store, charge, "1", 100)
+	seen, _ := counts(charge.ID, eventOf("1"))
+	if err := store.Apply(ctx, closes(slot("never seen")), &attempt.Step{ID: charge.ID, Once: eventOf("1")}); err != nil {
+		t.Fatal(err)
+	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
 
 	store = closing(t, open(t))
+	wantMoney(t, store, []attempt.Attempt{charge}, []attempt.Attempt{back})
+	wantClosed(t, store, slot("never seen"))
+	wantNotes(t, store, attempt.NoteFilter{Scope: "webhook"}, noteOf(eventOf("1"), charge.ID))
+	wantError(t, "an event seen before", store.Apply(ctx, seen), attempt.ErrSeen)
+	wantTaken(t, store, "host", 10, time.Hour, "1003 1")
 	wantSlot(t, store, full.Slot, full)
 	wantSlot(t, store, declined.Slot, declined)
 	wantVersions(ctx, t, store, full.ID, 2)

@@ -67,6 +67,7 @@ func wholeAttempt(t *testing.T, s *suite) {
 		func(a *attempt.Attempt) { a.Duties = nil },
 		func(a *attempt.Attempt) { a.NextCheckAt = time.Time{} },
 		func(a *attempt.Attempt) { a.AskingEndedAt = time.Time{} },
+		func(a *attempt.Attempt) { a.UnwantedAt = time.Time{} },
 		func(a *attempt.Attempt) { a.Body, a.BodyDigest = nil, "" },
 		func(a *attempt.Attempt) { a.FirstClaimAt = time.Time{} },
 		func(a *attempt.Attempt) { a.Status, a.Reason = attempt.StatusApproved, "" },
@@ -134,7 +135,8 @@ func wholeEvent(t *testing.T, s *suite) {
 	f := &filler{}
 	var want []attempt.Event
 	for _, kind := range []attempt.EvidenceKind{
-		attempt.EvidenceSends, attempt.EvidenceLookup, attempt.EvidenceWebhook, attempt.EvidenceSettlement, attempt.EvidenceTime, "",
+		attempt.EvidenceSends, attempt.EvidenceLookup, attempt.EvidenceWebhook, attempt.EvidenceSettlement, attempt.EvidenceTime,
+		attempt.EvidenceDecision, "",
 	} {
 		var e attempt.Event
 		change := &changer{id: a.ID, event: func(v *attempt.Event) {

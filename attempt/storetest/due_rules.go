@@ -59,6 +59,46 @@ func due(t *testing.T, s *suite) {
 	}
 }
 
+func dueByPlace(t *testing.T, s *suite) {
+	ctx, store := t.Context(), s.empty(t)
+	base := now(ctx, t, store)
+	places := []attempt.Place{
+		{Provider: "test"}, {Provider: "test", Account: "a"}, {Provider: "test", Environment: "a"}, {Provider: "Test"},
+		{Provider: `it's "\ \u00fc \U0001F4B3`, Account: "%", Environment: "_"},
+	}
+	at := make(map[attempt.Place][]attempt.Attempt)
+	for n := range 3 {
+		for i, p := range places {
+			at[p] = append(at[p], start(ctx, t, store, slot(fmt.Sprint(n, " ", i)), func(a *attempt.Attempt) {
+				a.Provider, a.ProviderAccount, a.Environment = p.Provider, p.Account, p.Environment
+				a.NextCheckAt = base.Add(time.Duration(n-5) * time.Minute)
+			}))
+		}
+	}
+	take := func(limit int, places ...attempt.Place) []string {
+		t.Helper()
+		v, err := store.TakeDue(ctx, limit, time.Hour, places...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids(v.Attempts)
+	}
+	want := func(what string, got []string, want ...attempt.Attempt) {
+		t.Helper()
+		if !slices.Equal(got, ids(want)) {
+			t.Fatalf("%s: took %v, want %v", what, got, ids(want))
+		}
+	}
+	want("a place where nothing is", take(10, attempt.Place{Provider: "a"}))
+	want("one place", take(2, places[0]), at[places[0]][:2]...)
+	want("the rest of it", take(10, places[0]), at[places[0]][2:]...)
+	want("two places, and one of them twice", take(3, places[1], places[4], places[1]), at[places[1]][0], at[places[4]][0], at[places[1]][1])
+	for _, a := range at[places[2]] {
+		wantSlot(t, store, a.Slot, a) // left as it was
+	}
+	want("everywhere", take(4), at[places[2]][0], at[places[3]][0], at[places[2]][1], at[places[3]][1])
+}
+
 func dueByOne(t *testing.T, s *suite) {
 	takeOnHandles(t, s.empty(t))
 }

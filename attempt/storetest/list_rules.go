@@ -29,6 +29,20 @@ func list(t *testing.T, s *suite) {
 			a = change(ctx, t, store, a.ID, func(a *attempt.Attempt) { a.Status = attempt.StatusSending })
 			a = change(ctx, t, store, a.ID, func(a *attempt.Attempt) { to(status)(a) })
 		}
+		if i%13 == 0 { // one owes, the next does not any more
+			a = change(ctx, t, store, a.ID, func(a *attempt.Attempt) {
+				a.Duties = []attempt.Duty{
+					{Kind: attempt.DutyReview, ChargeID: "ch_1", Why: attempt.WhyReversed, OpenedAt: a.CreatedAt, MetAt: a.CreatedAt, How: attempt.HowGone},
+					{Kind: attempt.DutyRefund, ChargeID: "ch_2", Why: attempt.WhyLateMoney, OpenedAt: a.CreatedAt},
+				}
+			})
+			if i%2 == 0 {
+				a = change(ctx, t, store, a.ID, func(a *attempt.Attempt) {
+					a.Duties = []attempt.Duty{a.Duties[0], a.Duties[1]}
+					a.Duties[1].MetAt, a.Duties[1].How = a.CreatedAt, attempt.HowRefunded
+				})
+			}
+		}
 		if i%11 == 0 {
 			a = change(ctx, t, store, a.ID, func(a *attempt.Attempt) { a.NextCheckAt = time.Time{} }) // open or not, never due
 		}
@@ -44,6 +58,8 @@ func list(t *testing.T, s *suite) {
 		{Statuses: []attempt.Status{attempt.StatusApproved}, Open: true},
 		{Statuses: []attempt.Status{attempt.StatusDeclined}, Order: "8"},
 		{Statuses: attempt.Statuses()},
+		{Owing: true}, {Owing: true, Limit: 4}, {Owing: true, Open: true}, {Owing: true, Order: "13"}, {Owing: true, Order: "26"},
+		{Owing: true, Statuses: []attempt.Status{attempt.StatusDeclined, attempt.StatusAbandoned}},
 	} {
 		var want []attempt.Attempt
 		for _, a := range all {

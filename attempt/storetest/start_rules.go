@@ -202,21 +202,30 @@ func slotsByteByByte(t *testing.T, s *suite) {
 	}
 }
 
-// wantSlot checks that the slot holds exactly these attempts.
+// wantSlot checks that the slot holds exactly these payments, and no refund.
 func wantSlot(t *testing.T, store attempt.Store, sl attempt.Slot, want ...attempt.Attempt) {
 	t.Helper()
 	v, err := store.Slot(context.Background(), sl)
 	if err != nil {
 		t.Fatalf("slot %s: %v", sl, err)
 	}
-	if len(v.Attempts) != len(want) {
-		t.Fatalf("slot %s holds %d attempts, want %d", sl, len(v.Attempts), len(want))
+	if len(v.Refunds) > 0 {
+		t.Errorf("slot %s holds %d refunds", sl, len(v.Refunds))
 	}
-	for i, a := range v.Attempts {
-		wantSame(t, fmt.Sprintf("attempt %d of slot %s", i+1, sl), a, want[i])
+	wantAttempts(t, store, "slot "+sl.String(), v.Attempts, want...)
+}
+
+// wantAttempts checks that these attempts were found, in a view and each by its id.
+func wantAttempts(t *testing.T, store attempt.Store, where string, got []attempt.Attempt, want ...attempt.Attempt) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d attempts, want %d", where, len(got), len(want))
+	}
+	for i, a := range got {
+		wantSame(t, fmt.Sprintf("%s: attempt %d", where, i+1), a, want[i])
 		one, err := store.Attempt(context.Background(), a.ID)
 		if err != nil {
-			t.Errorf("attempt %s of slot %s: %v", a.ID, sl, err)
+			t.Errorf("%s: attempt %s: %v", where, a.ID, err)
 			continue
 		}
 		wantSame(t, "attempt "+a.ID, one, want[i])

@@ -403,8 +403,22 @@ func wantNothing(t *testing.T, ctx context.Context, store attempt.Store, a attem
 	wantError(t, "Slot", err, attempt.ErrUnavailable)
 	_, err = store.TakeDue(ctx, 10, time.Hour)
 	wantError(t, "TakeDue", err, attempt.ErrUnavailable)
+	_, err = store.TakeDue(ctx, 10, time.Hour, a.Place())
+	wantError(t, "TakeDue of a place", err, attempt.ErrUnavailable)
+	_, err = store.Briefs(ctx, []string{a.ID}, []string{"ch_1"})
+	wantError(t, "Briefs", err, attempt.ErrUnavailable)
+	_, err = store.Notes(ctx, attempt.NoteFilter{Scope: "webhook"})
+	wantError(t, "Notes", err, attempt.ErrUnavailable)
+	wantError(t, "AddRelay", store.AddRelay(ctx, "host"), attempt.ErrUnavailable)
+	_, err = store.TakeUndelivered(ctx, "host", 1, time.Hour)
+	wantError(t, "TakeUndelivered", err, attempt.ErrUnavailable)
+	wantError(t, "Delivered", store.Delivered(ctx, "host", a.ID, 1, 0), attempt.ErrUnavailable)
+	_, err = store.Lag(ctx, "host")
+	wantError(t, "Lag", err, attempt.ErrUnavailable)
+	wantError(t, "RemoveRelay", store.RemoveRelay(ctx, "host"), attempt.ErrUnavailable)
 	c := &changer{id: a.ID}
-	for _, step := range []*attempt.Step{(&starter{slot: a.Slot}).step(), c.step(), c.guess(a)} {
+	once := &attempt.Step{Once: &attempt.Once{Scope: "webhook", ID: "evt_1"}}
+	for _, step := range []*attempt.Step{(&starter{slot: a.Slot}).step(), c.step(), c.guess(a), once} {
 		wantError(t, "Apply", store.Apply(ctx, step), attempt.ErrUnavailable)
 		wantError(t, "the step", step.Err, attempt.ErrUnavailable)
 	}

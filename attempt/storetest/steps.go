@@ -32,6 +32,9 @@ func mint(slot attempt.Slot, ordinal int, now time.Time) attempt.Attempt {
 	}
 }
 
+// next is the ordinal of the slot's next attempt: payments and refunds are counted together.
+func next(v attempt.View) int { return len(v.Attempts) + len(v.Refunds) + 1 }
+
 // put is the write that takes an attempt from one state to the next. It sets version and time in after.
 func put(before attempt.Attempt, after *attempt.Attempt, what attempt.What, now time.Time) attempt.Write {
 	after.Version = before.Version + 1
@@ -61,7 +64,7 @@ func (s *starter) do(v attempt.View) ([]attempt.Write, error) {
 		s.got = live
 		return nil, nil
 	}
-	a := mint(s.slot, len(v.Attempts)+1, v.Now)
+	a := mint(s.slot, next(v), v.Now)
 	if s.change != nil {
 		s.change(&a)
 	}
