@@ -2,12 +2,21 @@ package settlement
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/attempt/sqlite"
+	"github.com/chargeonce/chargeonce/money"
 )
 
 // report is a report of the fake provider's form, made while it is read, so that it takes no memory of its own.
@@ -108,4 +117,141 @@ func BenchmarkRead(b *testing.B) {
 		}
 		perSecond(b)
 	})
+}
+
+// ledger is a store that has every attempt of newReport, approved, without keeping them: what matching itself costs.
+type ledger struct {
+	attempt.Memory // notes
+	lines          int
+}
+
+func (l *ledger) brief(i int) attempt.Brief {
+	id := benchReference(i)
+	return attempt.Brief{
+		ID: id, Reference: id, Place: here, Amount: benchAmount, Status: attempt.StatusApproved, ChargeID: fmt.Sprintf("ch_%09d", i),
+	}
+}
+
+var benchAmount = money.MustParse("10.00", "EUR")
+
+func (l *ledger) Briefs(_ context.Context, ids, chargeIDs []string) ([]attempt.Brief, error) {
+	found := make([]attempt.Brief, 0, len(ids)+len(chargeIDs))
+	for _, of := range [...][]string{ids, chargeIDs} {
+		for _, id := range of {
+			n, err := strconv.Atoi(id[len(id)-9:])
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, l.brief(n))
+		}
+	}
+	return found, nil
+}
+
+func (l *ledger) List(context.Context, attempt.Filter) iter.Seq2[attempt.Attempt, error] {
+	return func(yield func(attempt.Attempt, error) bool) {
+		for i := range l.lines {
+			b := l.brief(i)
+			a := attempt.Attempt{
+				ID: b.ID, Provider: here.Provider, Environment: here.Environment, Status: b.Status,
+				LastSentAt: reportStart.Add(time.Duration(i) * 80 * time.Millisecond),
+			}
+			if !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
+// BenchmarkMatch matches reports of which every line has its attempt. peak-MB is how far the heap has grown at most: it
+// must not follow the lines.
+func BenchmarkMatch(b *testing.B) {
+	for _, lines := range []int{100_000, 1_000_000, 3_000_000} {
+		b.Run(fmt.Sprintf("lines=%d", lines), func(b *testing.B) {
+			benchMatch(b, lines, func() Store { return &ledger{lines: lines} })
+		})
+	}
+	// A store that holds the attempts. Its own memory is most of the peak.
+	b.Run("memory/lines=100000", func(b *testing.B) {
+		store := fillStore(b, new(attempt.Memory), 100_000)
+		benchMatch(b, 100_000, func() Store { return store })
+	})
+	b.Run("sqlite/lines=100000", func(b *testing.B) {
+		store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "a.db"), sqlite.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() {
+			if err := store.Close(); err != nil {
+				b.Error(err)
+			}
+		}()
+		fillStore(b, store, 100_000)
+		benchMatch(b, 100_000, func() Store { return store })
+	})
+}
+
+func fillStore(b *testing.B, store attempt.Store, lines int) attempt.Store {
+	l := ledger{}
+	for i := 0; i < lines; {
+		var steps []*attempt.Step
+		for range min(1000, lines-i) {
+			brief, at := l.brief(i), reportStart.Add(time.Duration(i)*80*time.Millisecond)
+			a := attempt.Attempt{
+				ID: brief.ID, Key: "key-" + brief.ID, Reference: brief.Reference, Ordinal: 1, Version: 1,
+				Slot:   attempt.Slot{Order: strconv.Itoa(i), Purpose: attempt.PurposeCharge},
+				Amount: brief.Amount, Provider: here.Provider, Environment: here.Environment, Status: brief.Status, ChargeID: brief.ChargeID,
+				Charges:   []attempt.Charge{{ID: brief.ChargeID, Status: attempt.ChargeSucceeded, Amount: brief.Amount, SeenAt: at}},
+				CreatedAt: at, UpdatedAt: at, FirstClaimAt: at, LastSentAt: at, Sends: 1, Fence: 1,
+			}
+			steps = append(steps, &attempt.Step{Slot: a.Slot, Fresh: true, Do: func(attempt.View) ([]attempt.Write, error) {
+				return []attempt.Write{{Attempt: &a, Event: attempt.Event{AttemptID: a.ID, Version: 1, From: a.Status, To: a.Status, At: at}}}, nil
+			}})
+			i++
+		}
+		if err := store.Apply(b.Context(), steps...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return store
+}
+
+func benchMatch(b *testing.B, lines int, open func() Store) {
+	o := Options{Profile: Fake(), Place: here, TempDir: b.TempDir()}
+	source := Source{Name: "report.csv", Open: func() (io.ReadCloser, error) { return io.NopCloser(newReport(lines)), nil }}
+	stop, peak := watchHeap()
+	for b.Loop() {
+		report, err := Match(b.Context(), open(), []Source{source}, o)
+		if err != nil || report.Counts[Matched] != lines || report.Differences() {
+			b.Fatalf("%+v, %v", report, err)
+		}
+	}
+	close(stop)
+	b.ReportMetric(float64(<-peak)/1e6, "peak-MB")
+	b.ReportMetric(float64(lines)*float64(b.N)/b.Elapsed().Seconds(), "lines/s")
+}
+
+// watchHeap tells how far the live heap, and what is not yet collected, grows above what it is now.
+func watchHeap() (stop chan struct{}, peak chan uint64) {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	before := stats.HeapAlloc
+	stop, peak = make(chan struct{}), make(chan uint64, 1)
+	go func() {
+		most := before
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				peak <- most - before
+				return
+			case <-tick.C:
+				runtime.ReadMemStats(&stats)
+				most = max(most, stats.HeapAlloc)
+			}
+		}
+	}()
+	return stop, peak
 }

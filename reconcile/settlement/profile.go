@@ -36,7 +36,9 @@ type Profile struct {
 // Columns are the names of the columns, as the header writes them; blanks in a row count as one, and those around a name
 // not at all. Every column named must be there, once.
 type Columns struct {
-	ID        string `json:"id,omitempty"`        // the provider's id of the charge, refund or chargeback; empty: none
+	// ID is the provider's id of the charge or refund as its API gives it, not that of a booking; empty: none. What a line
+	// settles is approved by the charge of this id.
+	ID        string `json:"id,omitempty"`
 	Reference string `json:"reference,omitempty"` // the merchant reference; empty: none
 	Type      string `json:"type,omitempty"`      // what the line is, see Profile.Types; empty: none
 
