@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver of the shop's own reads
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/attempt/sqlite"
+	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/reconcile"
+	"github.com/chargeonce/chargeonce/reconcile/webhook"
+)
+
+// Config sets up a Shop. DB, Payments, WebhookSecret and ReadEvent are required.
+type Config struct {
+	// DB is the SQLite file of the shop's tables and of the attempts: one file, so that both change in one transaction.
+	DB string
+	// Payments says how to pay, but for the Store, which is the Shop's own.
+	Payments payclient.Config
+	// WebhookSecret is what the provider signs its events with, and ReadEvent reads them.
+	WebhookSecret string
+	ReadEvent     func(payload []byte) (attempt.Notice, error)
+	// Timings are how long things wait for each other. Zero: DefaultTimings.
+	Timings Timings
+	// Log gets what somebody should see. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Shop takes orders and has them paid. It is safe for concurrent use.
+type Shop struct {
+	store   *sqlite.Store
+	reads   *sql.DB // the same file, for reading only: a status page must not wait for writers
+	client  *payclient.Client
+	events  *webhook.Handler
+	asking  *reconcile.Reconciler
+	timings Timings
+	log     *slog.Logger
+}
+
+// relayName names the shop's outbox in the store. It must never change: what stands there is addressed to this name.
+const relayName = "checkout"
+
+// Open opens the shop, or says everything that forbids it. Close ends it.
+func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
+	if cfg.Timings == (Timings{}) {
+		cfg.Timings = DefaultTimings
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s = &Shop{timings: cfg.Timings, log: cfg.Log}
+	if s.store, err = sqlite.Open(ctx, cfg.DB, sqlite.Options{}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+			s = nil
+		}
+	}()
+	if s.reads, err = openReads(cfg.DB); err != nil {
+		return s, err
+	}
+	if err := s.createTables(ctx); err != nil {
+		return s, err
+	}
+	// Before anything can be paid: from here on no outcome is missed.
+	if err := s.store.AddRelay(ctx, relayName); err != nil {
+		return s, err
+	}
+
+	cfg.Payments.Store, cfg.Payments.Logger = s.store, cfg.Log
+	if s.client, err = payclient.New(cfg.Payments); err != nil {
+		return s, err
+	}
+	if err := cfg.Timings.Validate(s.client.Schedule()); err != nil {
+		return s, err
+	}
+	if s.events, err = webhook.New(webhook.Config{
+		Store: s.store, Place: s.client.Place(), Schedule: s.client.Schedule(),
+		KeepsAnswers: cfg.Payments.Provider.Capabilities().Key.KeepsEveryAnswer,
+		Secrets:      []webhook.Secret{webhook.NewSecret(cfg.WebhookSecret)},
+		Read:         cfg.ReadEvent, Logger: cfg.Log,
+	}); err != nil {
+		return s, err
+	}
+	s.asking, err = reconcile.New(reconcile.Config{
+		Store: s.store, Askers: []reconcile.Asker{s.client}, Logger: cfg.Log,
+		Every: time.Second, // a pass that finds nothing costs one read of an index
+		Also:  []func(context.Context) error{s.adopt},
+	})
+	return s, err
+}
+
+// openReads opens the file once more, for reading.
+func openReads(file string) (*sql.DB, error) {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)"}
+	return sql.Open("sqlite", dsn.String())
+}
+
+// adopt makes evidence of events that came before their attempt was stored.
+func (s *Shop) adopt(ctx context.Context) error {
+	_, err := s.events.Adopt(ctx)
+	return err
+}
+
+// Work does what has to be done in the background, until ctx ends: it asks the provider about what is open and gives back what
+// is owed, learns the outcomes, and cancels orders that were not paid in time. Any number of processes may do so at once. It
+// returns why it ended: a shop must not go on without it.
+func (s *Shop) Work(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var all sync.WaitGroup
+	for _, f := range []func(context.Context) error{s.asking.Run, s.relayOutcomes, s.cancelLate} {
+		all.Go(func() { end(f(ctx)) })
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// ClosePayments waits until every payment under way is stored. Requests that come later are refused.
+func (s *Shop) ClosePayments(ctx context.Context) error { return s.client.Close(ctx) }
+
+// Close closes the files. Nothing may use the shop any more.
+func (s *Shop) Close() error {
+	var errs []error
+	if s.reads != nil {
+		errs = append(errs, s.reads.Close())
+	}
+	if err := errors.Join(append(errs, s.store.Close())...); err != nil {
+		return fmt.Errorf("close the shop: %w", err)
+	}
+	return nil
+}
