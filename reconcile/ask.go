@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,18 +19,26 @@ type finding struct {
 }
 
 // each looks at attempts one by one. Answers are stored many at a time, while the next questions are under way.
+//
+// An answer that cannot be relied on may be one only because other questions were under way: an asker believes that the
+// provider holds nothing only on a connection of the question's own, which it may not get beside others. Such questions are
+// asked once more at the end, one after another.
 func (p *pass) each(ctx context.Context, b batch, rows []*row, owed *[]owing) {
-	findings := make(chan finding, min(len(rows), 1024))
+	findings, again := make(chan finding, min(len(rows), 1024)), make([][]finding, p.r.cfg.Concurrency)
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(p.r.cfg.Concurrency, len(rows)) {
+	for w := range min(p.r.cfg.Concurrency, len(rows)) {
 		workers.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(rows) {
 					return
 				}
-				if f, ok := p.find(ctx, b, rows[i]); ok {
+				switch f, ok := p.find(ctx, b, rows[i]); {
+				case !ok:
+				case f.unreadable():
+					again[w] = append(again[w], f)
+				default:
 					findings <- f
 				}
 			}
@@ -37,10 +46,34 @@ func (p *pass) each(ctx context.Context, b batch, rows []*row, owed *[]owing) {
 	}
 	go func() { // ends before the loop below does
 		workers.Wait()
+		p.askAgain(ctx, b, slices.Concat(again...), findings)
 		close(findings)
 	}()
 	for f := range findings {
 		p.record(ctx, gather(f, findings), owed)
+	}
+}
+
+func (f *finding) unreadable() bool {
+	return f.evidence.Kind == attempt.EvidenceLookup && f.evidence.Lookup == attempt.LookupUnreadable
+}
+
+// unreadableLimit is how many answers in a row must be unreadable again until no more are tried: then it is the provider.
+const unreadableLimit = 3
+
+// askAgain asks once more about what had an answer that cannot be relied on. Of two such answers the first is stored.
+func (p *pass) askAgain(ctx context.Context, b batch, found []finding, findings chan<- finding) {
+	inARow := 0
+	for _, f := range found {
+		if inARow < unreadableLimit {
+			second, ok := p.find(ctx, b, f.row)
+			if ok && second.due && !second.unreadable() {
+				f, inARow = second, 0
+			} else {
+				inARow++
+			}
+		}
+		findings <- f
 	}
 }
 

@@ -367,3 +367,23 @@ func TestAlso(t *testing.T) {
 		s.want(ids[0], attempt.StatusApproved, "")
 	})
 }
+
+// Many that were never booked, asked about at once: that "none" is believed only on a connection of the question's own holds
+// none of them up (F69).
+func TestManyNeverBooked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, fakeprovider.Config{}, oneSend, func(c *payclient.Config) { c.Breaker.FailurePercent = -1 })
+		s.Bank.Always(fakeprovider.Match{}, fakeprovider.NeverArrives)
+		var ids sync.Map
+		var payers sync.WaitGroup
+		for n := range 100 {
+			payers.Go(func() { ids.Store(n, s.unknown(s.Intent(fmt.Sprint("38-", n))).AttemptID) })
+		}
+		payers.Wait()
+		s.watch(s.reconciler(func(c *reconcile.Config) { c.ListFrom = -1 }))
+		s.until(31 * time.Minute)
+		for _, id := range ids.Range {
+			s.want(id.(string), attempt.StatusAbandoned, attempt.ReasonNotFound)
+		}
+	})
+}
