@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -38,7 +39,9 @@ func newReport(lines int) *report {
 		lines: lines,
 		buf:   []byte(reportHead),
 		row: func(b []byte, i int) []byte {
-			b = fmt.Appendf(b, "ch_%09d,%s,charge,10.00,0.39,9.61,EUR,", i, benchReference(i))
+			b = appendChargeID(b, i)
+			b = appendReference(append(b, ','), i)
+			b = append(b, ",charge,10.00,0.39,9.61,EUR,"...)
 			b = reportStart.Add(time.Duration(i)*80*time.Millisecond).AppendFormat(b, time.RFC3339Nano)
 			return append(b, '\n')
 		},
@@ -46,7 +49,13 @@ func newReport(lines int) *report {
 	}
 }
 
-func benchReference(i int) string { return fmt.Sprintf("0190a1b2-0000-7000-8000-%012d", i) }
+func appendReference(b []byte, i int) []byte {
+	return strconv.AppendInt(append(b, "0190a1b2-0000-7000-8000-"...), 100_000_000_000+int64(i), 10)
+}
+
+func appendChargeID(b []byte, i int) []byte {
+	return strconv.AppendInt(append(b, "ch_"...), 100_000_000_000+int64(i), 10)
+}
 
 func (r *report) Read(to []byte) (int, error) {
 	for len(r.buf) < len(to) && r.next < r.lines {
@@ -119,16 +128,19 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-// ledger is a store that has every attempt of newReport, approved, without keeping them: what matching itself costs.
+// ledger is a store that has every attempt of newReport, approved, and keeps nothing: what matching itself costs.
 type ledger struct {
-	attempt.Memory // notes
-	lines          int
+	attempt.Memory
+	lines int
 }
 
+// Apply throws away which attempts had a line, as a database does with its memory.
+func (l *ledger) Apply(context.Context, ...*attempt.Step) error { return nil }
+
 func (l *ledger) brief(i int) attempt.Brief {
-	id := benchReference(i)
+	id := string(appendReference(nil, i))
 	return attempt.Brief{
-		ID: id, Reference: id, Place: here, Amount: benchAmount, Status: attempt.StatusApproved, ChargeID: fmt.Sprintf("ch_%09d", i),
+		ID: id, Reference: id, Place: here, Amount: benchAmount, Status: attempt.StatusApproved, ChargeID: string(appendChargeID(nil, i)),
 	}
 }
 
@@ -218,10 +230,20 @@ func fillStore(b *testing.B, store attempt.Store, lines int) attempt.Store {
 
 func benchMatch(b *testing.B, lines int, open func() Store) {
 	o := Options{Profile: Fake(), Place: here, TempDir: b.TempDir()}
-	source := Source{Name: "report.csv", Open: func() (io.ReadCloser, error) { return io.NopCloser(newReport(lines)), nil }}
+	path := filepath.Join(b.TempDir(), "report.csv")
+	file, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := io.Copy(file, newReport(lines)); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
 	stop, peak := watchHeap()
 	for b.Loop() {
-		report, err := Match(b.Context(), open(), []Source{source}, o)
+		report, err := Match(b.Context(), open(), []Source{File(path)}, o)
 		if err != nil || report.Counts[Matched] != lines || report.Differences() {
 			b.Fatalf("%+v, %v", report, err)
 		}

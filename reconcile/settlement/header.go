@@ -174,7 +174,11 @@ func (r *Reader) headerAgain() bool {
 		return false
 	}
 	for i, field := range r.in.fields {
-		if name := r.layout.names[i]; string(field) != name && spaced(string(field)) != name {
+		name := r.layout.names[i]
+		if string(field) == name {
+			continue
+		}
+		if !bytes.ContainsAny(field, " \t") || spaced(string(field)) != name {
 			return false
 		}
 	}

@@ -39,12 +39,11 @@ func (m *matcher) judge() error {
 	if len(m.batch) == 0 {
 		return nil
 	}
-	known, err := m.lookUp()
-	if err != nil {
+	if err := m.lookUp(); err != nil {
 		return err
 	}
 	for _, p := range m.batch {
-		m.classify(p, known)
+		m.classify(p)
 	}
 	if err := m.recordBatch(); err != nil {
 		return err
@@ -61,111 +60,148 @@ func (m *matcher) judge() error {
 
 // known are the attempts that a batch may be about.
 type known struct {
-	byCharge map[string][]attempt.Brief
-	byID     map[string]attempt.Brief
+	byCharge map[string]holders
+	byID     map[string]*attempt.Brief
+	ask      []string
+}
+
+// holders are the attempts that a charge has approved: one, but for a mistake.
+type holders struct {
+	first *attempt.Brief
+	more  []*attempt.Brief
 }
 
 // lookUp asks the store by charge id, and by reference where that does not say all.
-func (m *matcher) lookUp() (known, error) {
-	k := known{byCharge: make(map[string][]attempt.Brief, len(m.batch)), byID: make(map[string]attempt.Brief)}
-	var charges, ids []string
+func (m *matcher) lookUp() error {
+	k := &m.known
+	if k.byCharge == nil {
+		k.byCharge, k.byID = make(map[string]holders), make(map[string]*attempt.Brief)
+	}
+	clear(k.byCharge)
+	clear(k.byID)
+	k.ask = k.ask[:0]
 	for _, p := range m.batch {
 		if id := p.line.ID; id != "" {
 			if _, asked := k.byCharge[id]; !asked {
-				k.byCharge[id] = nil
-				charges = append(charges, id)
+				k.byCharge[id] = holders{}
+				k.ask = append(k.ask, id)
 			}
 		}
 	}
-	if len(charges) > 0 {
-		briefs, err := m.store.Briefs(m.ctx, nil, charges)
+	if len(k.ask) > 0 {
+		briefs, err := m.store.Briefs(m.ctx, nil, k.ask)
 		if err != nil {
-			return k, err
+			return err
 		}
-		for _, b := range briefs {
-			k.byCharge[b.ChargeID] = append(k.byCharge[b.ChargeID], b)
+		for i := range briefs {
+			b := &briefs[i]
+			h := k.byCharge[b.ChargeID]
+			if h.first == nil {
+				h.first = b
+			} else {
+				h.more = append(h.more, b)
+			}
+			k.byCharge[b.ChargeID] = h
 		}
 	}
+	k.ask = k.ask[:0]
 	for _, p := range m.batch {
-		if found := k.byCharge[p.line.ID]; len(found) == 1 && found[0].Reference == p.line.Reference {
+		if h := k.byCharge[p.line.ID]; h.first != nil && h.more == nil && h.first.Reference == p.line.Reference {
 			continue
 		}
 		id, ok := attempt.IDOf(p.line.Reference)
 		if _, asked := k.byID[id]; ok && !asked {
-			k.byID[id] = attempt.Brief{}
-			ids = append(ids, id)
+			k.byID[id] = nil
+			k.ask = append(k.ask, id)
 		}
 	}
-	if len(ids) > 0 {
-		briefs, err := m.store.Briefs(m.ctx, ids, nil)
+	if len(k.ask) > 0 {
+		briefs, err := m.store.Briefs(m.ctx, k.ask, nil)
 		if err != nil {
-			return k, err
+			return err
 		}
-		for _, b := range briefs {
-			k.byID[b.ID] = b
+		for i := range briefs {
+			k.byID[briefs[i].ID] = &briefs[i]
 		}
 	}
-	return k, nil
+	return nil
 }
 
 // find returns the attempt that a line is about, or why there is none.
-func (m *matcher) find(l *Line, k known) (b attempt.Brief, why string) {
-	fits := func(b attempt.Brief) string {
-		switch refund := b.Refund.AttemptID != ""; {
-		case b.Place != m.o.Place:
-			return fmt.Sprintf("attempt %s belongs to another provider, account or environment", b.ID)
-		case refund && l.Kind != KindRefund:
-			return fmt.Sprintf("attempt %s is a refund, the line is not", b.ID)
-		case !refund && l.Kind == KindRefund:
-			return fmt.Sprintf("attempt %s is a charge, the line is a refund", b.ID)
-		}
-		return ""
-	}
-	var named attempt.Brief // by the reference
-	if id, ok := attempt.IDOf(l.Reference); ok {
-		if b := k.byID[id]; b.Reference == l.Reference {
-			named = b
-		} else if b.ID != "" {
-			why = fmt.Sprintf("attempt %s has another reference", b.ID)
-		}
-	}
-	var holders []attempt.Brief // of the charge
+func (m *matcher) find(l *Line) (b *attempt.Brief, why string) {
+	var holder, other *attempt.Brief // of the charge
 	if l.ID != "" {
-		for _, b := range k.byCharge[l.ID] {
-			if not := fits(b); not != "" {
+		h := m.known.byCharge[l.ID]
+		for i := -1; i < len(h.more); i++ {
+			b := h.first
+			if i >= 0 {
+				b = h.more[i]
+			}
+			if b == nil {
+				break
+			}
+			switch not := m.unfit(b, l); {
+			case not != "":
 				why = not
-			} else if holders = append(holders, b); b.Reference == l.Reference {
+			case b.Reference == l.Reference:
 				return b, ""
+			case holder == nil:
+				holder = b
+			default:
+				other = b
 			}
 		}
 	}
-	switch {
-	case len(holders) > 1:
-		return b, fmt.Sprintf("attempts %s and %s hold this charge", holders[0].ID, holders[1].ID)
-	case len(holders) == 1 && named.ID != "" && named.ID != holders[0].ID:
-		return b, fmt.Sprintf("attempt %s holds this charge, the reference is that of attempt %s", holders[0].ID, named.ID)
-	case len(holders) == 1:
-		return holders[0], ""
-	case named.ID == "" && why == "":
-		return b, "no attempt has this charge or this reference"
-	case named.ID == "":
-		return b, why
+	var named *attempt.Brief // by the reference
+	if id, ok := attempt.IDOf(l.Reference); ok {
+		if b := m.known.byID[id]; b != nil && b.Reference == l.Reference {
+			named = b
+		} else if b != nil {
+			why = fmt.Sprintf("attempt %s has another reference", b.ID)
+		}
 	}
-	if not := fits(named); not != "" {
-		return b, not
+	switch {
+	case other != nil:
+		return nil, fmt.Sprintf("attempts %s and %s hold this charge", holder.ID, other.ID)
+	case holder != nil && named != nil && named.ID != holder.ID:
+		return nil, fmt.Sprintf("attempt %s holds this charge, the reference is that of attempt %s", holder.ID, named.ID)
+	case holder != nil:
+		return holder, ""
+	case named == nil && why == "":
+		return nil, "no attempt has this charge or this reference"
+	case named == nil:
+		return nil, why
+	}
+	if not := m.unfit(named, l); not != "" {
+		return nil, not
 	}
 	return named, ""
 }
 
+// unfit says why a line cannot be an attempt's; empty: it can.
+func (m *matcher) unfit(b *attempt.Brief, l *Line) string {
+	switch refund := b.Refund.AttemptID != ""; {
+	case b.Place != m.o.Place:
+		return fmt.Sprintf("attempt %s belongs to another provider, account or environment", b.ID)
+	case refund && l.Kind != KindRefund:
+		return fmt.Sprintf("attempt %s is a refund, the line is not", b.ID)
+	case !refund && l.Kind == KindRefund:
+		return fmt.Sprintf("attempt %s is a charge, the line is a refund", b.ID)
+	}
+	return ""
+}
+
 // classify finds the line's attempt and says what comes of it, as far as that needs no writing.
-func (m *matcher) classify(p *pending, k known) {
+func (m *matcher) classify(p *pending) {
 	p.item.Line = p.line
 	if p.refused != nil {
 		p.item.Result, p.item.Err, p.item.Reason = LineRefused, p.refused, p.refused.Error()
 		return
 	}
-	b, why := m.find(&p.line, k)
-	p.item.Attempt = b
+	b, why := m.find(&p.line)
+	if b != nil {
+		p.item.Attempt = *b
+	}
 	if twice := m.repeated[subject(&p.line)]; twice != nil {
 		digest := p.line.Digest()
 		m.equal[digest]++
@@ -176,7 +212,7 @@ func (m *matcher) classify(p *pending, k known) {
 		}
 		twice.seen = true
 	}
-	if b.ID == "" {
+	if b == nil {
 		p.item.Result, p.item.Reason = TheirsOnly, why
 		return
 	}
@@ -238,13 +274,13 @@ func ofAttempt(l *Line) (money.Amount, error) {
 // compare gives the result of a line whose charge is the attempt's.
 func (p *pending) compare(amount money.Amount) {
 	p.item.Result = Matched
-	if b := p.item.Attempt; amount != b.Amount {
+	if b := &p.item.Attempt; amount != b.Amount {
 		p.item.Result, p.item.Reason = AmountDiffers, fmt.Sprintf("the line says %s, attempt %s is over %s", amount, b.ID, b.Amount)
 	}
 }
 
 // vote counts whether a line agrees with the attempt that it names.
-func (m *matcher) vote(b attempt.Brief, l *Line, amount money.Amount) {
+func (m *matcher) vote(b *attempt.Brief, l *Line, amount money.Amount) {
 	switch {
 	case b.ChargeID == "" || l.ID == "":
 	case b.ChargeID == l.ID:
@@ -273,7 +309,7 @@ func (m *matcher) doubt(p *pending) string {
 
 // wouldBe says what a line would come to, if it could be recorded.
 func (p *pending) wouldBe(amount money.Amount) {
-	b := p.item.Attempt
+	b := &p.item.Attempt
 	switch p.compare(amount); {
 	case p.item.Result == AmountDiffers:
 	case b.Status == attempt.StatusApproved:
@@ -285,9 +321,9 @@ func (p *pending) wouldBe(amount money.Amount) {
 	}
 }
 
-func stands(b attempt.Brief) string { return fmt.Sprintf("attempt %s is %s", b.ID, b.Status) }
+func stands(b *attempt.Brief) string { return fmt.Sprintf("attempt %s is %s", b.ID, b.Status) }
 
-func secondCharge(b attempt.Brief) string {
+func secondCharge(b *attempt.Brief) string {
 	return fmt.Sprintf("a second charge of attempt %s, which %s has paid", b.ID, b.ChargeID)
 }
 
@@ -378,9 +414,9 @@ func (m *matcher) recorded(p *pending) error {
 		switch p.compare(amount); {
 		case p.item.Result == AmountDiffers:
 		case b.Status == attempt.StatusApproved && b.ChargeID != p.line.ID:
-			p.item.Result, p.item.Reason = Duplicate, secondCharge(b)
+			p.item.Result, p.item.Reason = Duplicate, secondCharge(&b)
 		case b.Status != attempt.StatusApproved:
-			p.item.Result, p.item.Reason = TheirsOnly, stands(b)
+			p.item.Result, p.item.Reason = TheirsOnly, stands(&b)
 		}
 	}
 	if len(duties) > 0 {
@@ -414,11 +450,28 @@ func lineID(digest string, n int) string { return digest + "." + strconv.Itoa(n)
 
 // keyOf turns an attempt's id, a UUID, into 16 bytes.
 func keyOf(id string) (key [16]byte, err error) {
-	digits, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
-	if err != nil || len(digits) != len(key) {
-		return key, fmt.Errorf("match: attempt %q has an id that is no UUID", id)
+	bad := len(id) != 36
+	n := 0
+	for i := 0; i < len(id) && !bad; i++ {
+		c := id[i]
+		switch dash := i == 8 || i == 13 || i == 18 || i == 23; {
+		case dash:
+			bad = c != '-'
+			continue
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		default:
+			bad = true
+		}
+		key[n/2] |= c << (4 - 4*(n%2))
+		n++
 	}
-	return [16]byte(digits), nil
+	if bad {
+		return [16]byte{}, fmt.Errorf("match: attempt %s has an id that is no UUID", quote([]byte(id)))
+	}
+	return key, nil
 }
 
 // idOf is the inverse of keyOf.

@@ -157,6 +157,7 @@ type matcher struct {
 
 	batch []*pending
 	spare []*pending
+	known known // to the batch
 
 	remember remember
 

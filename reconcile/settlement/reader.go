@@ -34,6 +34,7 @@ type Reader struct {
 	net      currency // the same of the net column
 	netText  []byte
 	joined   []byte // created, of several columns
+	names    []byte // id and reference
 
 	tally    tally
 	summary  Summary
@@ -266,7 +267,8 @@ func (r *Reader) readNames(plan *typePlan) {
 		r.line.ID = string(id)
 		return
 	}
-	both := string(append(append(make([]byte, 0, 128), id...), reference...))
+	r.names = append(append(r.names[:0], id...), reference...)
+	both := string(r.names)
 	r.line.ID, r.line.Reference = both[:len(id)], both[len(id):]
 }
 

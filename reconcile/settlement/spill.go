@@ -1,6 +1,7 @@
 package settlement
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,18 +103,17 @@ func (s *spill) load(cut int, room []entry) ([]entry, error) {
 		if c := compareKeys(&a.key, &b.key); c != 0 {
 			return c
 		}
-		switch {
-		case a.value < b.value:
-			return -1
-		case a.value > b.value:
-			return 1
-		}
-		return 0
+		return cmp.Compare(a.value, b.value)
 	})
 	return room, nil
 }
 
-func compareKeys(a, b *[16]byte) int { return slices.Compare(a[:], b[:]) }
+func compareKeys(a, b *[16]byte) int {
+	if c := cmp.Compare(binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(b[:])); c != 0 {
+		return c
+	}
+	return cmp.Compare(binary.BigEndian.Uint64(a[8:]), binary.BigEndian.Uint64(b[8:]))
+}
 
 // close forgets all entries and removes the file.
 func (s *spill) close() error {
