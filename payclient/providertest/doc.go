@@ -19,7 +19,8 @@
 //   - takes an answer for an approval or a refusal only where a golden exchange says so: not when it was cut, said twice,
 //     written otherwise, framed by a gateway or sent under another status;
 //   - takes no answer to a lookup for "no such charge" unless it is a whole answer of the API that says so;
-//   - charges once, by the fake's books, when answers are lost, requests repeated, processes restarted.
+//   - charges once, and gives back once, by the fake's books, when answers are lost, requests repeated, processes restarted;
+//   - cancels a charge, and lists charges, as it declares.
 //
 // Every rule has a name and says why it is one; [Suite].Without names a rule that does not apply, and the log tells.
 //
@@ -39,6 +40,10 @@
 //	-- request --
 //	-- response --
 //	-- page --      what the adapter must read: the fields of payclient.LookupPage that are not zero
+//
+// Where the adapter declares refunds, voids or listings, their exchanges have another first section: refund (charge, amount) and
+// refund-lookup (reference, cursor), void (charge), and list (cursor; the times are the suite's own). The rules for charges that
+// hold there too have the side before their name, as "refunds: cut answers".
 //
 // A request may be left out where only the answer matters. The line break at a section's end is not part of a body.
 // [Suite].Update writes requests, replies and pages as the adapter has them: read the difference before it is kept.

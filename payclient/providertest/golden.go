@@ -24,8 +24,9 @@ type exchange struct {
 	archive  archive
 	response payclient.Response
 
-	intent            map[string]string // of a charge
-	lookup            map[string]string // of a lookup; nil: a charge
+	side              side              // which operation it is of
+	intent            map[string]string // of a charge, a refund or a void
+	lookup            map[string]string // of a lookup or a listing; nil: neither
 	reference, cursor string
 }
 
@@ -67,8 +68,8 @@ func parseExchange(file, text string) (*exchange, error) {
 		return g, err
 	}
 	for _, s := range g.archive.sections {
-		if !slices.Contains([]string{"intent", "lookup", "request", "response", "reply", "page"}, s.name) {
-			return g, fmt.Errorf("section %q: want intent, lookup, request, response, reply or page", s.name)
+		if !slices.Contains(sections, s.name) {
+			return g, fmt.Errorf("section %q: want one of %v", s.name, sections)
 		}
 	}
 	answer, ok := g.archive.section("response")
@@ -78,19 +79,42 @@ func parseExchange(file, text string) (*exchange, error) {
 	if g.response, err = parseResponse(answer); err != nil {
 		return g, fmt.Errorf("response: %w", err)
 	}
-	if lookup, ok := g.archive.section("lookup"); ok {
-		if g.lookup, err = parseFields(lookup, "reference", "cursor"); err != nil {
-			return g, fmt.Errorf("lookup: %w", err)
+	for _, about := range subjects {
+		text, ok := g.archive.section(about.section)
+		if !ok && about.section != "intent" {
+			continue
 		}
-		g.reference, g.cursor = cmp.Or(g.lookup["reference"], fixedID), g.lookup["cursor"]
+		fields, err := parseFields(text, about.fields...)
+		if err != nil {
+			return g, fmt.Errorf("%s: %w", about.section, err)
+		}
+		g.side = about.side
+		if about.lookup {
+			g.lookup, g.reference, g.cursor = fields, cmp.Or(fields["reference"], fixedID), fields["cursor"]
+		} else {
+			g.intent = fields
+		}
 		return g, nil
-	}
-	intent, _ := g.archive.section("intent")
-	if g.intent, err = parseFields(intent, "amount", "source", "description"); err != nil {
-		return g, fmt.Errorf("intent: %w", err)
 	}
 	return g, nil
 }
+
+// subjects are the sections that say what an exchange is about; the last one is so where none is there.
+var subjects = []struct {
+	section string
+	side    side
+	lookup  bool
+	fields  []string
+}{
+	{"lookup", charging, true, []string{"reference", "cursor"}},
+	{"refund", refunding, false, []string{"charge", "amount"}},
+	{"refund-lookup", refunding, true, []string{"reference", "cursor"}},
+	{"void", voiding, false, []string{"charge"}},
+	{"list", listing, true, []string{"cursor"}},
+	{"intent", charging, false, []string{"amount", "source", "description"}},
+}
+
+var sections = []string{"intent", "lookup", "refund", "refund-lookup", "void", "list", "request", "response", "reply", "page"}
 
 // parseFields reads lines "name: value".
 func parseFields(text string, names ...string) (map[string]string, error) {
@@ -155,7 +179,9 @@ func (s *suite) requestOf(g *exchange) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := s.render(s.provider, s.attemptOf(i), i.Source)
+	a := s.attemptOf(i)
+	a.Refund.ChargeID = cmp.Or(g.intent["charge"], a.Refund.ChargeID)
+	r, err := s.render(s.provider, a, i.Source)
 	if err != nil {
 		return "", err
 	}
@@ -239,6 +265,7 @@ func (b *fieldText) charge(prefix string, c payclient.ChargeData) {
 	b.add(prefix+"currency", c.Currency)
 	b.add(prefix+"decline_code", c.DeclineCode)
 	b.add(prefix+"next_action", c.NextAction)
+	b.add(prefix+"charge_id", c.ChargeID)
 }
 
 // replyText writes what a reply says. Detail is for people, and not compared.
@@ -254,6 +281,7 @@ func replyText(r payclient.Reply) string {
 	b.flag("replayed", r.Replayed)
 	b.flag("no_retry", r.NoRetry)
 	b.flag("ask", r.Ask)
+	b.flag("ask_first", r.AskFirst)
 	return b.String()
 }
 

@@ -405,6 +405,7 @@ var readFields = []struct {
 		}
 		return strconv.FormatInt(*c.Minor, 10)
 	}},
+	{"ChargeID", func(c payclient.ChargeData) string { return c.ChargeID }},
 }
 
 func fieldsAreRead(_ *testing.T, s *suite) error {

@@ -1,7 +1,12 @@
 package providertest
 
+import "slices"
+
 // rules are what every adapter must keep to. Names are part of the package's contract: Suite.Without uses them.
-var rules = []rule{
+var rules = slices.Concat(chargeRules, sideRules)
+
+// chargeRules hold for charges, and many of them for all that an adapter declares beside.
+var chargeRules = []rule{
 	{"capabilities constant",
 		"the client derives from them once what may be sent again: a change would send stored attempts under other rules",
 		nil, capabilitiesConstant},

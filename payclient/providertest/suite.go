@@ -24,6 +24,8 @@ type Suite struct {
 	// Read reads a charge request as the provider does. It is the test's own, so that it does not share the adapter's
 	// mistakes. Required.
 	Read func(request payclient.Request, body []byte) (Sent, error)
+	// ReadRefund reads a refund request as the provider does. Required if the adapter declares refunds.
+	ReadRefund func(request payclient.Request, body []byte) (SentRefund, error)
 	// Source makes a payment source out of any text; Sent.Source must give the text back. Nil: [attempt.Token].
 	Source func(text string) attempt.Source
 	// Amounts must all be taken and be read back exactly. Nil: yen, lira and Kuwaiti dinar, for exponents 0, 2 and 3.
@@ -46,6 +48,13 @@ type Sent struct {
 	Amount    money.Amount // by the provider's own exponents
 }
 
+// SentRefund is what a refund request asks for, as the provider reads it.
+type SentRefund struct {
+	ChargeID  string
+	Reference string
+	Amount    money.Amount
+}
+
 // Fake is a provider that the suite can pay at. It is served in memory, on the calling goroutine: a handler that waits
 // must end with the request's context.
 type Fake struct {
@@ -54,6 +63,11 @@ type Fake struct {
 	Charges func(reference string) int
 	// Approved and Declined return intents for an order, of which the fake approves the one and declines the other.
 	Approved, Declined func(order string) attempt.Intent
+
+	// Refunds counts the refunds under a reference that gave money back. Needed if the adapter declares refunds.
+	Refunds func(reference string) int
+	// Pending returns an intent for an order whose charge stays pending. Needed if the adapter declares voids.
+	Pending func(order string) attempt.Intent
 }
 
 // rule is one thing that an adapter must do, and why.
@@ -70,6 +84,8 @@ type suite struct {
 	provider payclient.Provider
 	caps     payclient.Capabilities
 	golden   []*exchange
+	side     side
+	sides    map[side]*suite // what the adapter declares beside charging
 }
 
 // Run checks an adapter, each rule in a test of its own.
@@ -145,8 +161,12 @@ func open(t *testing.T, config Suite) (*suite, error) {
 	}
 	s := &suite{Suite: config, provider: config.New(t)}
 	s.caps = s.provider.Capabilities()
-	var err error
-	s.golden, err = readGolden(config.Golden)
+	if s.caps.Refunds && config.ReadRefund == nil {
+		return nil, errors.New("providertest: Suite.ReadRefund: missing, and the adapter declares refunds")
+	}
+	golden, err := readGolden(config.Golden)
+	s.golden = ofSide(golden, charging)
+	s.openSides(golden)
 	return s, err
 }
 
@@ -186,14 +206,20 @@ func (f *findings) err() error {
 const (
 	fixedID  = "0190aabb-0000-7000-8000-00000000c0de"
 	fixedKey = "0190aabb-0000-7000-8000-0000000000ff"
+
+	fixedCharge = "0190aabb-0000-7000-8000-0000000000aa" // the attempt that a refund gives back
 )
 
 // attemptOf makes the attempt of an intent, with the ids that golden files name.
 func (s *suite) attemptOf(i attempt.Intent) attempt.Attempt {
-	return attempt.Attempt{
+	a := attempt.Attempt{
 		ID: fixedID, Key: fixedKey, Reference: fixedID, Slot: i.Slot(), Ordinal: 1, Amount: i.Amount, Description: i.Description,
 		Provider: s.caps.Name, Environment: "test", Status: attempt.StatusSending, Version: 1,
 	}
+	if s.side == refunding || s.side == voiding {
+		a.Refund = attempt.RefundOf{AttemptID: fixedCharge, ChargeID: "ch_000001", ID: "return-1"}
+	}
+	return a
 }
 
 // intent is an ordinary intent in the first of the suite's amounts.

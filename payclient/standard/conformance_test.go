@@ -44,6 +44,19 @@ func suite(cfg standard.Config, bank fakeprovider.Config) providertest.Suite {
 			amount, err := money.New(b.Amount, b.Currency)
 			return providertest.Sent{Source: b.Source, Reference: b.Reference, Amount: amount}, err
 		},
+		ReadRefund: func(_ payclient.Request, body []byte) (sent providertest.SentRefund, err error) {
+			var b struct {
+				Charge    string `json:"charge"`
+				Amount    int64  `json:"amount"`
+				Currency  string `json:"currency"`
+				Reference string `json:"merchant_reference"`
+			}
+			if err = json.Unmarshal(body, &b); err != nil {
+				return sent, err
+			}
+			amount, err := money.New(b.Amount, b.Currency)
+			return providertest.SentRefund{ChargeID: b.Charge, Reference: b.Reference, Amount: amount}, err
+		},
 		Fake: func(t *testing.T) providertest.Fake {
 			p := fakeprovider.New(bank)
 			t.Cleanup(func() { _ = p.Close() })
@@ -55,6 +68,15 @@ func suite(cfg standard.Config, bank fakeprovider.Config) providertest.Suite {
 				Charges:  func(reference string) int { return len(p.Charges(reference)) },
 				Approved: func(order string) attempt.Intent { return intent(order, "tok_visa") },
 				Declined: func(order string) attempt.Intent { return intent(order, "tok_insufficient_funds") },
+				Pending:  func(order string) attempt.Intent { return intent(order, "tok_requires_action") },
+				Refunds: func(reference string) (n int) {
+					for _, r := range p.Refunds(reference) {
+						if r.Status != fakeprovider.Failed {
+							n++
+						}
+					}
+					return n
+				},
 			}
 		},
 	}
@@ -76,9 +98,10 @@ func TestConformanceNoLookup(t *testing.T) {
 	providertest.Run(t, suite(standard.Config{NoLookup: true}, fakeprovider.Config{}))
 }
 
-// The least that a provider can do: no keys and no lookup.
+// The least that a provider can do: no keys, no lookup, and charges only.
 func TestConformanceNothing(t *testing.T) {
-	providertest.Run(t, suite(standard.Config{NoKeys: true, NoLookup: true}, fakeprovider.Config{IgnoreKeys: true}))
+	least := standard.Config{NoKeys: true, NoLookup: true, NoRefunds: true, NoVoids: true, NoLists: true}
+	providertest.Run(t, suite(least, fakeprovider.Config{IgnoreKeys: true}))
 }
 
 func FuzzRead(f *testing.F) { providertest.Fuzz(f, suite(standard.Config{}, fakeprovider.Config{})) }
