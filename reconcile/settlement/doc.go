@@ -10,7 +10,13 @@
 //   - Amounts are minor units of ISO 4217, in int64 and exact. Gross, fee and net are verified against each other. A line is
 //     never matched by net, and never by its amount.
 //   - No line is dropped. Equal lines both count, and times that a zone skips or has twice have an instant all the same.
-//   - A report of any length is read in the same memory.
+//   - A report of any length is read, and matched, in the same memory.
+//   - An attempt is matched by the provider's charge id, or else by our reference; charges to charges, refunds to refunds,
+//     at one provider, account and environment only. A line that tells of money which the attempt does not know is evidence
+//     for it, once, however often and under whichever name the report is read.
+//   - Every charge and refund line has its approved attempt and every approved attempt its line, or it is told. That an
+//     attempt has no line is final only when the report after was read.
 //
-// [Check] and [Read] read; [ParseProfile] reads a profile, and [Builtin] has those that come with the package.
+// [Match] compares reports with a store; [Check] and [Read] only read. [ParseProfile] reads a profile, and [Builtin] has
+// those that come with the package.
 package settlement
