@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chargeonce/chargeonce/fakeprovider"
+)
+
+// asService makes the test binary the service itself, so that a test can kill it.
+const asService = "CHECKOUT_TEST_AS_SERVICE"
+
+func TestMain(m *testing.M) {
+	if db := os.Getenv(asService); db != "" {
+		os.Args = []string{"checkout", "-listen", "127.0.0.1:0", "-db", db}
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The service is killed while a payment is on its way, and while another one waits for the provider's word: after a restart both
+// orders are confirmed, each charged once, and no reservation is left behind.
+func TestKilledServiceGoesOn(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "checkout.db")
+	p := startProcess(t, db)
+	sent, waiting := p.order(t), p.order(t)
+	if status, v := p.do(t, "POST", "/orders/"+waiting+"/pay", `{"source":"tok_requires_action"}`); status != http.StatusAccepted {
+		t.Fatalf("pay: %d %+v", status, v)
+	}
+	lost := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequest("POST", p.url+"/orders/"+sent+"/pay", strings.NewReader(`{"source":"tok_slow_1m"}`)) //nolint:noctx // ended by the kill
+		if err == nil {
+			_, err = p.client.Do(req) //nolint:bodyclose // there is no answer
+		}
+		lost <- err
+	}()
+	eventually(t, "the charge is made", func() bool { return len(p.ledger(t).Charges) == 2 })
+	p.kill(t)
+	if err := <-lost; err == nil {
+		t.Error("the request that was cut by the kill has an answer")
+	}
+
+	p = startProcess(t, db)
+	charges := p.ledger(t).Charges
+	if len(charges) != 2 {
+		t.Fatalf("charges after the restart: %+v, want 2", charges)
+	}
+	if status, v := p.do(t, "POST", "/orders/"+sent+"/pay", `{"source":"tok_mastercard"}`); status != http.StatusConflict {
+		t.Errorf("pay with another card after the restart: %d %+v", status, v)
+	}
+	p.do(t, "POST", "/_fake/settle", fmt.Sprintf(`{"id":%q,"status":"succeeded"}`, charges[0].ID))
+	for _, id := range []string{sent, waiting} {
+		eventually(t, "order "+id+" is confirmed", func() bool {
+			_, v := p.do(t, "GET", "/orders/"+id, "")
+			return v.State == StateConfirmed
+		})
+	}
+	if l := p.ledger(t); len(l.Charges) != 2 || len(l.Refunds) != 0 || l.DistinctKeys != 2 {
+		t.Errorf("%d charges, %d refunds, %d keys, want 2, 0 and 2", len(l.Charges), len(l.Refunds), l.DistinctKeys)
+	}
+}
+
+// process is the service in a process of its own.
+type process struct {
+	url    string
+	cmd    *exec.Cmd
+	client *http.Client
+	killed bool
+}
+
+func startProcess(t *testing.T, db string) *process {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this very program
+	cmd.Env = append(os.Environ(), asService+"="+db)
+	cmd.Stderr = t.Output()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	t.Cleanup(func() { p.kill(t) })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "checkout: ")
+	if err != nil || !ok {
+		t.Fatalf("the service says %q: %v", line, err)
+	}
+	p.url = url
+	return p
+}
+
+// kill ends the process as kill -9 does.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if p.killed {
+		return
+	}
+	p.killed = true
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = p.cmd.Wait() // "signal: killed"
+}
+
+func (p *process) do(t *testing.T, method, path, body string) (status int, v View) {
+	t.Helper()
+	status, text := p.ask(t, method, path, body)
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%s %s: %d %q: %v", method, path, status, text, err)
+	}
+	return status, v
+}
+
+func (p *process) ask(t *testing.T, method, path, body string) (int, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, text
+}
+
+func (p *process) order(t *testing.T) string {
+	t.Helper()
+	status, v := p.do(t, "POST", "/orders", `{"items":[`+oneMug+`]}`)
+	if status != http.StatusCreated {
+		t.Fatalf("order: %d %+v", status, v)
+	}
+	return v.Order
+}
+
+func (p *process) ledger(t *testing.T) (l fakeprovider.Ledger) {
+	t.Helper()
+	_, text := p.ask(t, "GET", "/_fake/ledger", "")
+	if err := json.Unmarshal(text, &l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits for something that another process does in its own time.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(time.Minute); !ok(); <-look.C {
+		if time.Now().After(end) {
+			t.Fatalf("still waiting: %s", what)
+		}
+	}
+}
