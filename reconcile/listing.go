@@ -34,7 +34,7 @@ func (p *pass) list(ctx context.Context, b batch, rows []*row, owed *[]owing) []
 	}
 	for _, at := range p.r.sites {
 		s := p.sites[at.place]
-		if s.lister == nil || s.listing.off {
+		if !s.canList() {
 			continue
 		}
 		candidates := slices.DeleteFunc(slices.Clone(rows), func(r *row) bool { return r.site != s || !r.listable(b) })
@@ -44,20 +44,25 @@ func (p *pass) list(ctx context.Context, b batch, rows []*row, owed *[]owing) []
 		for _, w := range p.windows(candidates) {
 			p.read(ctx, b, s, w)
 		}
-		rows = p.take(ctx, b, s, rows, owed)
+		rows = p.settle(ctx, b, s, rows, owed)
 	}
 	return rows
 }
 
-// listingPays tells whether a larger batch would be listed.
-func (p *pass) listingPays() bool {
+// mayList tells whether there is a listing that may pay.
+func (p *pass) mayList() bool {
+	if p.r.cfg.ListFrom < 0 {
+		return false
+	}
 	for _, s := range p.sites {
-		if s.lister != nil && !s.listing.off && s.listing.entries > 0 {
+		if s.canList() {
 			return true
 		}
 	}
 	return false
 }
+
+func (s *siteInPass) canList() bool { return s.lister != nil && !s.listing.off && !s.unlisted.Load() }
 
 // listable tells whether a listing may settle the attempt: what was asked about for long, or has ended, would stretch the range.
 func (r *row) listable(b batch) bool {
@@ -144,9 +149,12 @@ func (p *pass) read(ctx context.Context, b batch, s *siteInPass, w window) {
 			return nil
 		})
 		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			l.off = true
+			s.unlisted.Store(true)
 		case err != nil:
 			l.off = true
-			if !errors.Is(err, errors.ErrUnsupported) {
+			if ctx.Err() == nil {
 				p.r.sawFailure(ctx, &attempt.Attempt{}, fmt.Errorf("list charges at %s, ask about each instead: %w", s.place.Provider, err))
 			}
 		case enough:
@@ -169,8 +177,8 @@ func (l *listing) keep(n attempt.Notice, w window) bool {
 	return len(l.held) <= listedHeldMost && (l.entries < listedToJudge || l.wanted*listedPerPage >= l.entries)
 }
 
-// take settles the rows of a site that its listing has shown, and returns all others.
-func (p *pass) take(ctx context.Context, b batch, s *siteInPass, rows []*row, owed *[]owing) (left []*row) {
+// settle settles the rows of a site that its listing has shown, and returns all others.
+func (p *pass) settle(ctx context.Context, b batch, s *siteInPass, rows []*row, owed *[]owing) (left []*row) {
 	var found []finding
 	for _, r := range rows {
 		e, shown := attempt.Evidence{}, false

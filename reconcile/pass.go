@@ -75,30 +75,42 @@ func (b batch) rest() time.Duration { return b.lease - time.Since(b.taken) }
 
 // run takes batch after batch, until nothing is due that this pass has not looked at.
 func (p *pass) run(ctx context.Context) error {
-	limit, lease := p.r.cfg.Batch, p.r.cfg.Lease
 	for {
-		places := p.askable()
-		if len(places) == 0 {
-			return ctx.Err()
-		}
-		if err := ctx.Err(); err != nil {
+		b, view, err := p.take(ctx, p.r.cfg.Batch, p.r.cfg.Lease)
+		if err != nil || len(view.Attempts) == 0 {
 			return err
 		}
-		view, err := p.r.cfg.Store.TakeDue(ctx, limit, lease, places...)
-		if err != nil {
-			return fmt.Errorf("reconcile: take what is due: %w", err)
+		more := len(view.Attempts) == p.r.cfg.Batch
+		if rest := p.r.cfg.ListBatch - len(view.Attempts); more && rest > 0 && p.mayList() {
+			// So many are shown by a listing of their time at once. That it takes longer than the lease of the first ones does no
+			// harm: somebody else may ask about them too.
+			long, others, err := p.take(ctx, rest, max(p.r.cfg.Lease, leastListLease))
+			if err != nil {
+				p.look(ctx, b, p.rows(view))
+				return err
+			}
+			b.lease, more = max(b.lease, long.lease), len(others.Attempts) == rest
+			view.Attempts = append(view.Attempts, others.Attempts...)
 		}
-		b := batch{now: view.Now, taken: time.Now(), lease: lease}
-		rows, news := p.rows(view)
-		p.look(ctx, b, rows)
-		if len(rows) < limit || !news {
+		known := len(p.seen)
+		p.look(ctx, b, p.rows(view))
+		if !more || len(p.seen) == known { // what is due again before the pass has ended must not keep it going for ever
 			return ctx.Err()
 		}
-		limit, lease = p.r.cfg.Batch, p.r.cfg.Lease
-		if p.listingPays() {
-			limit, lease = max(limit, p.r.cfg.ListBatch), max(lease, leastListLease)
-		}
 	}
+}
+
+// take takes what is due; nothing where nobody may be asked.
+func (p *pass) take(ctx context.Context, limit int, lease time.Duration) (batch, attempt.View, error) {
+	places := p.askable()
+	if err := ctx.Err(); err != nil || len(places) == 0 {
+		return batch{}, attempt.View{}, err
+	}
+	view, err := p.r.cfg.Store.TakeDue(ctx, limit, lease, places...)
+	if err != nil {
+		return batch{}, attempt.View{}, fmt.Errorf("reconcile: take what is due: %w", err)
+	}
+	return batch{now: view.Now, taken: time.Now(), lease: lease}, view, nil
 }
 
 // askable returns the places whose askers do not turn questions away.
@@ -114,21 +126,18 @@ func (p *pass) askable() []attempt.Place {
 	return places
 }
 
-// rows makes the rows of what was taken, and tells whether any of it is new in this pass: an attempt that is due again before
-// the pass has ended must not keep it going for ever.
-func (p *pass) rows(view attempt.View) (rows []*row, news bool) {
+// rows makes the rows of what was taken.
+func (p *pass) rows(view attempt.View) (rows []*row) {
 	for _, a := range view.Attempts {
 		s := p.sites[a.Place()]
 		if s == nil {
 			continue // a store that gives more than it was asked for
 		}
-		if _, known := p.seen[a.ID]; !known {
-			p.seen[a.ID], news = struct{}{}, true
-		}
+		p.seen[a.ID] = struct{}{}
 		rows = append(rows, &row{attempt: a, site: s})
 	}
 	p.count(func(r *Report) { r.Taken += len(rows) })
-	return rows, news
+	return rows
 }
 
 func (p *pass) count(f func(*Report)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -25,6 +26,8 @@ type site struct {
 	asker    Asker
 	lister   Lister   // nil: none
 	refunder Refunder // nil: none
+
+	unlisted atomic.Bool // the lister has said that it cannot list
 }
 
 // New makes a reconciler. It reports every mistake in the configuration at once.
