@@ -12,15 +12,12 @@ import (
 	"github.com/chargeonce/chargeonce/money"
 )
 
-// ErrNoCharge says that a webhook event tells of no charge and no refund: there is nothing to learn from it.
-var ErrNoCharge = errors.New("standard: the event tells of no charge")
-
 var eventMembers = []string{"id", "type", "created", "data"}
 
 // ReadEvent reads a webhook event of the API, whose signature was verified: the charge or the refund that it tells of, as it
-// stood when the event was made. It fails with [ErrNoCharge] for an event of another kind, and for every event that is not
-// whole: one strict JSON object with an id, a type "charge.STATUS" or "refund.STATUS", and the object in that status. What
-// the error says quotes nothing of the payload but the event's type.
+// stood when the event was made. One that was not made by us may have no reference. It fails with [attempt.ErrNoCharge] for an
+// event of another kind, and for every event that is not whole: one strict JSON object with an id, a type "charge.STATUS" or
+// "refund.STATUS", and the object in that status. Its errors quote nothing of the payload.
 func ReadEvent(payload []byte) (attempt.Notice, error) {
 	var n attempt.Notice
 	var data jsontext.Value
@@ -36,7 +33,7 @@ func ReadEvent(payload []byte) (attempt.Notice, error) {
 		return err
 	})
 	if err != nil {
-		return attempt.Notice{}, fmt.Errorf("standard: event: %w", err)
+		return attempt.Notice{}, errors.New("standard: event: not one whole object of the API")
 	}
 	about, status, _ := strings.Cut(n.Type, ".")
 	members := chargeMembers
@@ -48,19 +45,19 @@ func ReadEvent(payload []byte) (attempt.Notice, error) {
 		if n.ID == "" || n.Type == "" {
 			return attempt.Notice{}, errors.New("standard: event: id or type: missing")
 		}
-		return attempt.Notice{ID: n.ID, Type: n.Type}, ErrNoCharge
+		return attempt.Notice{ID: n.ID, Type: n.Type}, fmt.Errorf("standard: event: %w", attempt.ErrNoCharge)
 	}
 	c, text, err := readChargeObject(data, members)
 	if err != nil {
-		return attempt.Notice{}, fmt.Errorf("standard: event: data: %w", err)
+		return attempt.Notice{}, errors.New("standard: event: data: not one whole object of the API")
 	}
 	known := false
 	n.Reference = c.Reference
 	n.Charge = attempt.Charge{ID: c.ID, DeclineCode: c.DeclineCode, NextAction: c.NextAction}
 	n.Charge.Status, known = chargeStatus(text)
 	switch {
-	case n.ID == "" || c.ID == "" || c.Reference == "" || c.Minor == nil:
-		return attempt.Notice{}, errors.New("standard: event: an id, the reference or the amount: missing")
+	case n.ID == "" || c.ID == "" || c.Minor == nil:
+		return attempt.Notice{}, errors.New("standard: event: an id or the amount: missing")
 	case n.Refund && c.ChargeID == "":
 		return attempt.Notice{}, errors.New("standard: event: the charge of a refund: missing")
 	case !known || text != status:
