@@ -179,6 +179,7 @@ func newBacklog(t testing.TB, store attempt.Store, n int, step time.Duration, bo
 		First: time.Minute, Rule: attempt.AbandonRule{After: 30 * time.Minute, Lag: time.Minute, PreparedAfter: 24 * time.Hour},
 	}}
 	amount := money.MustParse("12.50", "EUR")
+	series := uuid.NewString() // several in one store
 	const together = 500
 	for first := 0; first < n; first += together {
 		var steps []*attempt.Step
@@ -187,7 +188,7 @@ func newBacklog(t testing.TB, store attempt.Store, n int, step time.Duration, bo
 			if err != nil {
 				t.Fatal(err)
 			}
-			slot := attempt.Slot{Order: fmt.Sprint("backlog-", i), Purpose: attempt.PurposeCharge}
+			slot := attempt.Slot{Order: fmt.Sprint("backlog-", series, "-", i), Purpose: attempt.PurposeCharge}
 			steps = append(steps, &attempt.Step{Slot: slot, Fresh: true, Do: func(v attempt.View) ([]attempt.Write, error) {
 				now := v.Now.Add(time.Duration(i-n)*step - 10*time.Minute)
 				a := attempt.Attempt{

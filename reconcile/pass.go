@@ -65,9 +65,11 @@ type batch struct {
 }
 
 // asked returns a time by the store's clock that is not later than the present: the time of the take, and what has passed
-// since. A question that leaves after this call was asked no earlier.
+// since, less a thousandth for two clocks that run at different rates (Linux slews one by 500 ppm at most, adjtimex(2)). A
+// question that leaves after this call was asked no earlier.
 func (b batch) asked() time.Time {
-	return b.now.Add(time.Since(b.taken)).Truncate(time.Microsecond)
+	passed := time.Since(b.taken)
+	return b.now.Add(passed - passed/1000).Truncate(time.Microsecond)
 }
 
 // rest returns how long the lease still lasts.
