@@ -15,7 +15,7 @@ import (
 const maxListPages = 100_000
 
 // ListCharges yields what the provider lists as made from a time on and before another, by the provider's own clock:
-// charges of other references too, which are for the caller to pass over. A hundred open attempts are found with one
+// charges of other references too, which are for the caller to pass over, unless such a one is unreadable. A hundred open attempts are found with one
 // question. What is not listed may be there all the same.
 //
 // After an error it yields no more: [errors.ErrUnsupported] where the provider's adapter cannot list, [ErrNotAsked] where the
@@ -74,6 +74,9 @@ func (c *Client) listPage(ctx context.Context, from, to time.Time, cursor string
 	}
 	for _, d := range page.Charges {
 		n, err := noticeOf(d, clean)
+		if _, ours := attempt.IDOf(d.Reference); err != nil && !ours {
+			continue // whatever somebody else has charged, it cannot be one of ours
+		}
 		if err != nil {
 			return nil, "", fmt.Errorf("a charge in the answer: %w", err)
 		}

@@ -78,6 +78,13 @@ func TestListChargesPassesForeignReferencesOn(t *testing.T) {
 		if err != nil || len(all) != 1 || all[0].Reference != "foreign" {
 			t.Errorf("%+v, %v", all, err)
 		}
+		// One that cannot be read is left out, and ends nothing.
+		s.bank.ScriptFor(fakeprovider.Lookups, "lookup-foreign+set:currency=QQQ", "lookup-foreign+set:amount=null")
+		for range 2 {
+			if all, err = listed(t.Context(), s.client, from, time.Now().Add(time.Second)); err != nil || len(all) != 0 {
+				t.Errorf("%+v, %v", all, err)
+			}
+		}
 	})
 }
 
