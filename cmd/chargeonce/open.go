@@ -85,6 +85,7 @@ func (s settings) clientConfig(adapter payclient.Provider, baseURL string) paycl
 		DigestKeys: s.digestKeys, ReferencePrefix: s.referencePrefix, DeriveFrom: s.deriveFrom,
 		SendTimeout: t.send, CallTimeout: t.call, Retries: t.retries, FirstWait: t.firstWait, MaxWait: t.maxWait,
 		RecordTimeout: t.record, MinAge: t.minAge, AbandonAfter: t.abandonAfter, PreparedAfter: t.preparedAfter,
+		AskWaits: t.askWaits, AskFor: t.askFor, WatchFor: t.watchFor, RefundGrace: t.refundGrace,
 		RetentionMargin: t.retentionMargin, MaxConcurrent: max(s.concurrency, 256), Breaker: breaker, Who: s.whoami(),
 	}
 }
@@ -142,6 +143,8 @@ type connection struct {
 	*payclient.Client
 	config payclient.Config
 	close  func() error
+	// asked is told of each question about a payment, if it is set; before anybody asks.
+	asked func(reference string, answer attempt.LookupAnswer)
 }
 
 // connect makes the client. For the fake provider it starts one inside this process, on the loopback, with its ledger
@@ -162,7 +165,12 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	}
 	c.config = s.clientConfig(adapter, address)
 	c.config.Store = store
-	c.config.Observer.Asked = batch.Asked
+	c.config.Observer.Asked = func(ctx context.Context, reference string, answer attempt.LookupAnswer, took time.Duration) {
+		batch.Asked(ctx, reference, answer, took)
+		if c.asked != nil {
+			c.asked(reference, answer)
+		}
+	}
 	if talk != nil {
 		c.config.Logger = slog.New(talk)
 	}

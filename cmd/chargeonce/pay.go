@@ -106,6 +106,7 @@ Exit codes, where several apply the first one here:
 	flags.BoolVar(&retryDeclined, "retry-declined", false, "start payments anew that were declined, or rejected by the provider as malformed")
 	flags.Int("concurrency", 0, "calls under way at once (default 8)")
 	flags.String("settle", "", "how long the provider is asked about a payment that is unknown (default 10s)")
+	timingFlags(cmd)
 	return cmd
 }
 

@@ -99,7 +99,7 @@ in --url and the account is the token, as long as --environment and
 			_ = root.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
-	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.cancelCommand(), a.refundCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.reconcileCommand(), a.cancelCommand(), a.refundCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -127,8 +127,8 @@ func hideIdleFlags(cmd *cobra.Command) {
 
 // settings resolves what flags, environment and config file say. Its error is a mistake in them.
 func (a *app) settings(cmd *cobra.Command) (settings, error) {
-	return resolve(given{env: a.env, names: slices.Collect(maps.Keys(a.environ)), flag: func(key string) (string, bool) {
-		f := cmd.Flags().Lookup(strings.ReplaceAll(key, "_", "-"))
+	return resolve(given{env: a.env, names: slices.Collect(maps.Keys(a.environ)), flag: func(name string) (string, bool) {
+		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
 			return "", false
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/reconcile"
 )
 
 // settings are what flags, environment and config file say, in this order of precedence.
@@ -40,9 +41,10 @@ type settings struct {
 	digestKeys      []attempt.DigestKey
 	digestKeyFile   string
 
-	timings  timings
-	breaker  payclient.BreakerConfig
-	standard standardSettings
+	timings   timings
+	breaker   payclient.BreakerConfig
+	standard  standardSettings
+	reconcile reconcileSettings
 
 	providerUnknown bool // one was said that is none
 }
@@ -50,6 +52,16 @@ type settings struct {
 type timings struct {
 	send, call, firstWait, maxWait, record, minAge, abandonAfter, preparedAfter, retentionMargin time.Duration
 	retries                                                                                      int
+
+	askWaits                      []time.Duration
+	askFor, watchFor, refundGrace time.Duration
+}
+
+// reconcileSettings are those of reconcile alone.
+type reconcileSettings struct {
+	lateMoney reconcile.LateMoney
+	every     time.Duration
+	listFrom  int
 }
 
 type standardSettings struct {
@@ -71,9 +83,11 @@ func defaults() settings {
 		timings: timings{
 			send: 3 * time.Second, call: 10 * time.Second, retries: 3, firstWait: time.Second, maxWait: 5 * time.Second,
 			record: 5 * time.Second, minAge: 2 * time.Minute, preparedAfter: 24 * time.Hour,
+			askFor: attempt.DefaultAskFor, watchFor: attempt.DefaultWatchFor,
 		},
-		breaker:  payclient.BreakerConfig{FailurePercent: 50, MinRequests: 100, Period: time.Minute, OpenFor: 15 * time.Second},
-		standard: standardSettings{keyRetention: 24 * time.Hour, lookupLag: time.Minute},
+		reconcile: reconcileSettings{lateMoney: reconcile.LateRefund, every: reconcile.DefaultEvery, listFrom: reconcile.DefaultListFrom},
+		breaker:   payclient.BreakerConfig{FailurePercent: 50, MinRequests: 100, Period: time.Minute, OpenFor: 15 * time.Second},
+		standard:  standardSettings{keyRetention: 24 * time.Hour, lookupLag: time.Minute},
 	}
 }
 
@@ -81,14 +95,20 @@ func defaults() settings {
 // (CHARGEONCE_TIMINGS_SEND_TIMEOUT), and, where it is a flag, on the command line.
 type setting struct {
 	key    string
-	secret bool // by the environment only
-	path   bool // names a file: in a config file relative to its folder
+	flag   string // where the flag is not called as the key is
+	secret bool   // by the environment only
+	path   bool   // names a file: in a config file relative to its folder
 	set    func(s *settings, text string) error
 	help   string
 }
 
 func (o setting) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(o.key, ".", "_"))
+}
+
+// flagName is how the setting's flag is called, where it has one.
+func (o setting) flagName() string {
+	return orElse(o.flag, strings.ReplaceAll(o.key, "_", "-"))
 }
 
 var allSettings = []setting{
@@ -119,13 +139,7 @@ var allSettings = []setting{
 	{key: "no_input", help: "never wait for a person", set: boolean(func(s *settings) *bool { return &s.noInput })},
 	{key: "card_like_orders", help: "take orders of digits only that could be card numbers: they are stored and shown", set: boolean(func(s *settings) *bool { return &s.cardOrders })},
 	{key: "concurrency", help: "calls under way at once", set: number(1, 1000, func(s *settings) *int { return &s.concurrency })},
-	{key: "settle", help: "how long the provider is asked about a payment that is unknown", set: func(s *settings, text string) error {
-		if text == "0" || text == "0s" {
-			s.settleFor = 0
-			return nil
-		}
-		return duration(func(s *settings) *time.Duration { return &s.settleFor })(s, text)
-	}},
+	{key: "settle", help: "how long the provider is asked about a payment that is unknown", set: zeroOrDuration(func(s *settings) *time.Duration { return &s.settleFor })},
 	{key: "who", help: "the name of this instance in the history", set: text(func(s *settings) *string { return &s.who })},
 	{key: "environment", help: "the place to which payments belong, by default the address in url; where the provider has only moved, the old one", set: text(func(s *settings) *string { return &s.environment })},
 	{key: "provider_account", help: "the merchant account whose token is used; by default the token itself stands for it", set: text(func(s *settings) *string { return &s.providerAccount })},
@@ -157,8 +171,8 @@ var allSettings = []setting{
 	{key: "timings.first_wait", set: duration(func(s *settings) *time.Duration { return &s.timings.firstWait })},
 	{key: "timings.max_wait", set: duration(func(s *settings) *time.Duration { return &s.timings.maxWait })},
 	{key: "timings.record_timeout", set: duration(func(s *settings) *time.Duration { return &s.timings.record })},
-	{key: "timings.min_age", set: duration(func(s *settings) *time.Duration { return &s.timings.minAge })},
-	{key: "timings.abandon_after", set: func(s *settings, text string) error {
+	{key: "timings.min_age", flag: "ask-after", set: duration(func(s *settings) *time.Duration { return &s.timings.minAge })},
+	{key: "timings.abandon_after", flag: "abandon-after", set: func(s *settings, text string) error {
 		if text == "never" {
 			s.timings.abandonAfter = -1
 			return nil
@@ -167,6 +181,36 @@ var allSettings = []setting{
 	}},
 	{key: "timings.prepared_after", set: duration(func(s *settings) *time.Duration { return &s.timings.preparedAfter })},
 	{key: "timings.retention_margin", set: duration(func(s *settings) *time.Duration { return &s.timings.retentionMargin })},
+	{key: "timings.ask_waits", help: "between the questions about a payment, with commas; the last one repeats", set: func(s *settings, text string) error {
+		s.timings.askWaits = nil
+		for one := range strings.SplitSeq(text, ",") {
+			wait, err := time.ParseDuration(strings.TrimSpace(one))
+			if err != nil || wait <= 0 {
+				return fmt.Errorf("%q: want durations with commas, like 1m,5m,1h", text)
+			}
+			s.timings.askWaits = append(s.timings.askWaits, wait)
+		}
+		return nil
+	}},
+	{key: "timings.ask_for", help: "when a person has to decide", set: duration(func(s *settings) *time.Duration { return &s.timings.askFor })},
+	{key: "timings.watch_for", help: "how long a payment that has ended is asked about, where money may still turn up", set: func(s *settings, text string) error {
+		if text == "never" {
+			s.timings.watchFor = -1
+			return nil
+		}
+		return duration(func(s *settings) *time.Duration { return &s.timings.watchFor })(s, text)
+	}},
+	{key: "timings.refund_grace", help: "how long surplus money stays before it is given back", set: zeroOrDuration(func(s *settings) *time.Duration { return &s.timings.refundGrace })},
+
+	{key: "reconcile.late_money", flag: "late-money", help: "what becomes of money that comes too late: refund, review, keep", set: func(s *settings, text string) error {
+		s.reconcile.lateMoney = reconcile.LateMoney(text)
+		if !slices.Contains(lateMoneys, text) {
+			return fmt.Errorf("%q: want %s", text, strings.Join(lateMoneys, ", "))
+		}
+		return nil
+	}},
+	{key: "reconcile.every", flag: "every", help: "how long --watch waits where nothing is due sooner", set: duration(func(s *settings) *time.Duration { return &s.reconcile.every })},
+	{key: "reconcile.list_from", help: "how many due payments are looked for in a listing; 0: none", set: number(0, 1_000_000, func(s *settings) *int { return &s.reconcile.listFrom })},
 
 	{key: "breaker.failure_percent", help: "0: no breaker", set: number(0, 100, func(s *settings) *int { return &s.breaker.FailurePercent })},
 	{key: "breaker.min_requests", set: number(1, 1_000_000, func(s *settings) *int { return &s.breaker.MinRequests })},
@@ -234,6 +278,20 @@ func duration(field func(*settings) *time.Duration) func(*settings, string) erro
 	}
 }
 
+// zeroOrDuration is duration, and "0" for none.
+func zeroOrDuration(field func(*settings) *time.Duration) func(*settings, string) error {
+	return func(s *settings, text string) error {
+		if text == "0" || text == "0s" {
+			*field(s) = 0
+			return nil
+		}
+		return duration(field)(s, text)
+	}
+}
+
+// lateMoneys are what may become of money that comes too late.
+var lateMoneys = []string{string(reconcile.LateRefund), string(reconcile.LateReview), string(reconcile.LateKeep)}
+
 // parseDB returns the file that a text names: sqlite:FILE, or FILE.
 func parseDB(text string) (string, error) {
 	file, ok := strings.CutPrefix(text, "sqlite:")
@@ -285,7 +343,7 @@ func setDigestKeys(s *settings, text string) error {
 
 // given is where a setting may come from.
 type given struct {
-	flag func(key string) (string, bool) // the flags that were given
+	flag func(name string) (string, bool) // the flags that were given
 	env  func(name string) (string, bool)
 	// names are those of the environment's variables.
 	names []string
@@ -348,8 +406,8 @@ func resolve(from given) (settings, error) {
 		if v, set := from.env(o.env()); set && v != "" {
 			value, source, ok = v, o.env(), true
 		}
-		if v, set := from.flag(o.key); set {
-			value, source, ok = v, "--"+strings.ReplaceAll(o.key, "_", "-"), true
+		if v, set := from.flag(o.flagName()); set {
+			value, source, ok = v, "--"+o.flagName(), true
 		}
 		if !ok {
 			continue

@@ -13,6 +13,8 @@ var goNames = strings.NewReplacer(
 	"SendTimeout", "timings.send_timeout", "CallTimeout", "timings.call_timeout", "FirstWait", "timings.first_wait",
 	"MaxWait", "timings.max_wait", "RecordTimeout", "timings.record_timeout", "MinAge", "timings.min_age",
 	"AbandonAfter", "timings.abandon_after", "PreparedAfter", "timings.prepared_after", "RetentionMargin", "timings.retention_margin",
+	"AskWaits", "timings.ask_waits", "AskFor", "timings.ask_for", "WatchFor", "timings.watch_for", "RefundGrace", "timings.refund_grace",
+	"reconcile configuration; nobody was asked:\n", "", "Every:", "reconcile.every:", "Concurrency:", "--concurrency:",
 	"Breaker.FailurePercent", "breaker.failure_percent", "Breaker.MinRequests", "breaker.min_requests",
 	"Breaker.Period", "breaker.period", "Breaker.OpenFor", "breaker.open_for",
 	"standard: Token", "standard.token", "standard: KeyRetention", "standard.key_retention",
@@ -30,11 +32,14 @@ func inOwnWords(err error) error {
 }
 
 // plural writes a number and what it counts: "1 row", "2 rows".
-func plural(n int, what string) string {
+func plural(n int, what string) string { return pluralOf(n, what, what+"s") }
+
+// pluralOf is plural for a word whose plural has no "s" alone.
+func pluralOf(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // pluralIs is plural with the verb: "1 payment is", "2 payments are".
