@@ -277,6 +277,9 @@ func relayWhile(t *testing.T, handles []attempt.Store, write func(ctx context.Co
 			versions[e.AttemptID] = append(versions[e.AttemptID], e.Version)
 			mu.Unlock()
 		}
+		for range 20 {
+			runtime.Gosched() // telling the host takes its time
+		}
 		for i, e := range events {
 			if i+1 == len(events) || events[i+1].AttemptID != e.AttemptID {
 				if err := store.Delivered(ctx, "host", e.AttemptID, e.Version, 0); err != nil {
