@@ -13,6 +13,7 @@ const (
 	exitDeclined    = 3
 	exitProvider    = 4 // the provider's configuration or credentials
 	exitUnknown     = 5
+	exitDiffers     = 6 // match has found differences
 	exitRefused     = 7 // rows that are malformed, in conflict, or not sent
 	exitInterrupted = 130
 )

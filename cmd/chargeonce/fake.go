@@ -15,7 +15,9 @@ import (
 
 func (a *app) fakeCommand() *cobra.Command {
 	var c fakeprovider.ServerConfig
-	var mode, tokenFile string
+	var mode, tokenFile, secretFile string
+	var report bool
+	var from, to string
 	cmd := &cobra.Command{
 		Use:   "fake",
 		Short: "Run a fake payment provider that misbehaves on request",
@@ -30,6 +32,13 @@ its own, unless CHARGEONCE_FAKE_TOKENS (with commas) or a file named by --token-
 on each line) says which; then others meet a 401. TOKEN=CLIENT gives several tokens to one
 client.
 
+With --webhook-url it posts an event there for each change of a charge or a refund, as
+Standard Webhooks says, signed with the secret in --webhook-secret-file (whsec_...).
+
+With --report it writes the settlement report of the ledger in --file to standard output
+and ends; chargeonce match --profile fake reads it. pay --provider fake keeps its ledger
+beside the database: chargeonce.db.fake-ledger. GET /_fake/report gives it too.
+
 Modes:
 ` + modesText() + `
 Payment sources that decide by themselves; any other tok_ is approved:
@@ -41,8 +50,21 @@ Payment sources that decide by themselves; any other tok_ is approved:
 			if c.Provider.Tokens, err = a.fakeTokens(tokenFile); err != nil {
 				return usage(err)
 			}
+			if secretFile != "" {
+				secret, err := os.ReadFile(secretFile)
+				if err != nil {
+					return usage(fmt.Errorf("--webhook-secret-file: %w", err))
+				}
+				c.WebhookSecret = strings.TrimSpace(string(secret))
+			}
 			if err := c.Validate(); err != nil {
 				return usage(inOwnWords(err))
+			}
+			if report {
+				return a.fakeReport(c.File, from, to)
+			}
+			if from+to != "" {
+				return usage(errors.New("--from, --to: they are for --report"))
 			}
 			signals := catchInterrupts(cmd.Context(), func(int) {})
 			defer signals.release()
@@ -67,6 +89,11 @@ Payment sources that decide by themselves; any other tok_ is approved:
 	flags.Uint64Var(&c.Seed, "seed", 0, "makes the faults repeatable")
 	flags.StringVar(&c.File, "file", "", "keep the ledger in a file, over restarts")
 	flags.StringVar(&tokenFile, "token-file", "", "a file with the tokens that are taken, one on each line (default: any)")
+	flags.StringVar(&c.WebhookURL, "webhook-url", "", "where to post events, http://... or https://...")
+	flags.StringVar(&secretFile, "webhook-secret-file", "", "a file with the secret that signs them")
+	flags.BoolVar(&report, "report", false, "write the settlement report of the ledger in --file, and end")
+	flags.StringVar(&from, "from", "", "what the report covers: 2026-03-01 (in UTC) or a moment (default: everything)")
+	flags.StringVar(&to, "to", "", "and until when")
 	modes := make([]string, len(fakeModes))
 	for i, m := range fakeModes {
 		modes[i] = string(m.mode)
@@ -74,6 +101,35 @@ Payment sources that decide by themselves; any other tok_ is approved:
 	// It fails only for a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// fakeReport writes the settlement report of a ledger file.
+func (a *app) fakeReport(file, from, to string) (err error) {
+	var o fakeprovider.ReportOptions
+	var errs []error
+	if o.From, err = parseMoment(from); err != nil {
+		errs = append(errs, fmt.Errorf("--from: %w", err))
+	}
+	if o.To, err = parseMoment(to); err != nil {
+		errs = append(errs, fmt.Errorf("--to: %w", err))
+	}
+	if file == "" {
+		errs = append(errs, errors.New("--file: missing; --report is of the ledger in a file"))
+	} else if _, err := os.Stat(file); err != nil {
+		errs = append(errs, fmt.Errorf("--file: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return usage(err)
+	}
+	p, err := fakeprovider.Open(file, fakeprovider.Config{})
+	if errors.Is(err, fakeprovider.ErrInUse) {
+		return fatal(fmt.Errorf("%w: end it, or ask it: GET /_fake/report", err))
+	}
+	if err != nil {
+		return fatal(err)
+	}
+	defer func() { err = keep(err, p.Close()) }()
+	return fatal(p.WriteReport(a.out, o))
 }
 
 // fakeModes are the modes of the fake provider, and what they mean to whoever pays there.

@@ -53,6 +53,9 @@ func TestMain(m *testing.M) {
 //	await-ledger WHAT N          waits until the number in the running fake's books is at least N
 //	await-attempts DB STATUS N   waits until the database holds at least N attempts with that status
 //	await-cancelled DB ORDER     waits until the database says that the order was cancelled
+//	report FILE [QUERY]          writes the running fake's settlement report to a file
+//	hook                         starts a server that takes events; its address is $HOOK
+//	await-hook TEXT              waits until an event with the text, and with a signature, has come
 //	ids NAME...                  sets each name to the "id" of the next row of the last output, which is JSON; "-" skips a row
 //	json FILE EXPRESSION...      asserts fields of JSON: path=value, see jsonAt
 func TestScripts(t *testing.T) {
@@ -76,7 +79,7 @@ func TestScripts(t *testing.T) {
 			"code": cmdCode, "start": cmdStart, "signal": cmdSignal, "await": cmdAwait, "await-stderr": cmdAwaitStderr, "fake": cmdFake, "endfake": cmdEndFake,
 			"tls": cmdTLS, "faults": cmdFaults, "ledger": cmdLedger, "await-ledger": cmdAwaitLedger,
 			"await-attempts": cmdAwaitAttempts, "json": cmdJSON, "ids": cmdIDs,
-			"await-cancelled": cmdAwaitCancelled,
+			"await-cancelled": cmdAwaitCancelled, "report": cmdReport, "hook": cmdHook, "await-hook": cmdAwaitHook,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -113,6 +116,7 @@ type worldKey struct{}
 // world is what one script has running.
 type world struct {
 	programs map[string]*program
+	events   lockedBuffer // taken by hook
 }
 
 type program struct {
@@ -438,6 +442,35 @@ func cmdAwaitCancelled(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		return !view.ClosedAt.IsZero()
 	})
+}
+
+func cmdReport(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: report FILE [QUERY]")
+	}
+	query := ""
+	if len(args) == 2 {
+		query = "?" + args[1]
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), call(ts, http.MethodGet, "/_fake/report"+query, ""), 0o600))
+}
+
+func cmdHook(ts *testscript.TestScript, _ bool, _ []string) {
+	w := worldOf(ts)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("webhook-signature"), "v1,") {
+			_, _ = io.Copy(&w.events, r.Body) // what is missing is waited for
+		}
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("HOOK", server.URL)
+}
+
+func cmdAwaitHook(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await-hook TEXT")
+	}
+	until(ts, "an event with "+args[0], func() bool { return strings.Contains(worldOf(ts).events.String(), args[0]) })
 }
 
 // cmdJSON asserts fields of a file of JSON, an array or one object per line ("stdout" is the last output): row.field=value,

@@ -99,7 +99,7 @@ in --url and the account is the token, as long as --environment and
 			_ = root.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
-	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.reconcileCommand(), a.cancelCommand(), a.refundCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.reconcileCommand(), a.cancelCommand(), a.refundCommand(), a.matchCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {

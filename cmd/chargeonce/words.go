@@ -19,6 +19,7 @@ var goNames = strings.NewReplacer(
 	"Breaker.Period", "breaker.period", "Breaker.OpenFor", "breaker.open_for",
 	"standard: Token", "standard.token", "standard: KeyRetention", "standard.key_retention",
 	"standard: LookupLag", "standard.lookup_lag", "standard: IdleTimeout", "standard.idle_timeout",
+	"Webhook.URL:", "--webhook-url:", "Webhook.Secret:", "--webhook-secret-file:",
 	"setting Listen:", "--listen:", "Listen:", "--listen:", "setting Mode:", "--mode:", "Mode:", "--mode:",
 	"setting Delay:", "--delay:", "Delay:", "--delay:", "setting FaultRate:", "--fault-rate:", "FaultRate:", "--fault-rate:",
 )
