@@ -485,7 +485,7 @@ func TestRelayLeaseExpires(t *testing.T) {
 				<-frozen // whatever its context says
 			}
 			return nil
-		}, attempt.RelayOptions{Lease: 10 * time.Second})
+		}, attempt.RelayOptions{Lease: 10 * time.Second, Every: 10 * time.Millisecond})
 		o.start(1)
 		o.learn(1)
 		o.learn(1)
