@@ -416,7 +416,11 @@ func cmdAwaitAttempts(ts *testscript.TestScript, neg bool, args []string) {
 	want, file := numberOf(ts, args[2]), ts.MkAbs(args[0])
 	until(ts, "the database is there", func() bool { _, err := os.Stat(file); return err == nil })
 	ctx := context.Background()
-	store, err := sqlite.Open(ctx, file, sqlite.Options{})
+	var store *sqlite.Store
+	until(ts, "the database can be opened", func() bool { // it may just be made
+		store, err = sqlite.Open(ctx, file, sqlite.Options{})
+		return !errors.Is(err, attempt.ErrUnavailable)
+	})
 	ts.Check(err)
 	defer func() { ts.Check(store.Close()) }()
 	until(ts, fmt.Sprintf("%d attempts are %s", want, status), func() bool {
