@@ -22,8 +22,9 @@ type Duty struct {
 	Amount   money.Amount `json:"amount,omitzero"` // what the provider holds
 	Why      string       `json:"why"`
 	OpenedAt time.Time    `json:"opened_at"`
-	MetAt    time.Time    `json:"met_at,omitzero"` // zero: open
-	How      string       `json:"how,omitempty"`   // how it was met
+	MetAt    time.Time    `json:"met_at,omitzero"`   // zero: open
+	How      string       `json:"how,omitempty"`     // how it was met
+	Decided  bool         `json:"decided,omitempty"` // its kind was decided, by a person or a policy, and does not change by itself
 }
 
 // How a duty was met.

@@ -289,9 +289,11 @@ func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
 		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent || d.How == HowKept && c.Status == ChargeSucceeded {
 			return
 		}
-		if why == WhyUnwanted && d.MetAt.IsZero() && d.Why != WhyReversed { // what a person would have looked at is surplus now
-			a.Duties = slices.Clone(a.Duties)
-			a.Duties[i].Kind = kind
+		if why == WhyUnwanted && d.MetAt.IsZero() && d.Why != WhyReversed {
+			if !d.Decided { // what a person would have looked at is surplus now
+				a.Duties = slices.Clone(a.Duties)
+				a.Duties[i].Kind = kind
+			}
 			return
 		}
 	}

@@ -158,9 +158,9 @@ func (a *Attempt) resolve(r *Resolution, e Evidence) {
 			}
 			switch r.Kind {
 			case ResolvedRefund:
-				d.Kind = DutyRefund
+				d.Kind, d.Decided = DutyRefund, true
 			case ResolvedReview:
-				d.Kind = DutyReview
+				d.Kind, d.Decided = DutyReview, true
 			case ResolvedKeep:
 				d.MetAt, d.How = e.At, HowKept
 			default:

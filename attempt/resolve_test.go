@@ -176,3 +176,29 @@ func TestResolve_NotChargedAndYetIs(t *testing.T) {
 	s.webhook(1, held)
 	s.owesRefund(1, attempt.WhyLateMoney)
 }
+
+// What was decided about surplus money does not turn back by itself.
+func TestResolve_DecisionStands(t *testing.T) {
+	s := open(t)
+	situations["second charge"](s)
+	s.cancel()
+	if _, err := s.resolve(1, 0, attempt.Resolution{Kind: attempt.ResolvedReview, ChargeID: "ch_2"}); err != nil {
+		t.Fatal(err)
+	}
+	s.webhook(1, held)
+	for _, d := range s.nth(1).Duties {
+		if want := map[string]attempt.DutyKind{"ch_1": attempt.DutyRefund, "ch_2": attempt.DutyReview}[d.ChargeID]; d.Kind != want {
+			t.Errorf("charge %s: %s, want %s", d.ChargeID, d.Kind, want)
+		}
+	}
+	s = open(t)
+	situations["different"](s)
+	s.cancel()
+	if _, err := s.resolve(1, 0, attempt.Resolution{Kind: attempt.ResolvedReview, ChargeID: "ch_1"}); err != nil {
+		t.Fatal(err)
+	}
+	s.webhook(1, heldLess)
+	if d := s.nth(1).Duties[0]; d.Kind != attempt.DutyReview {
+		t.Errorf("turned back into %s", d.Kind)
+	}
+}

@@ -58,7 +58,7 @@ func (s *Schedule) plan(a *Attempt, now time.Time, due bool) {
 	case !due:
 	case !a.ClaimedUntil(now).IsZero():
 		a.NextCheckAt = a.ClaimedUntil(now)
-	case s.CannotAsk || now.Sub(a.LastPossibleSend()) >= orElse(s.AskFor, DefaultAskFor):
+	case s.CannotAsk || now.Sub(a.LastPossibleSend()) >= orElse(s.AskFor, DefaultAskFor) && !s.couldAbandonAt(a).After(now):
 		a.NextCheckAt = time.Time{}
 		if a.AskingEndedAt.IsZero() {
 			a.AskingEndedAt = now
@@ -82,8 +82,15 @@ func (s *Schedule) nextQuestion(a *Attempt, now time.Time) time.Time {
 	}
 	wait := waits[min(max(a.Asks-1, 0), len(waits)-1)]
 	next := now.Add(max(wait, least) + spread(a.ID, a.Asks, wait))
-	if at := s.couldAbandonAt(a); at.After(now) && at.Before(next) {
-		next = at
+	at := s.couldAbandonAt(a)
+	switch {
+	case at.IsZero():
+	case !at.After(now):
+		// The question that could have ended it has failed: the next one comes as late as that is ago, and soon at first.
+		at = now.Add(max(now.Sub(at), time.Minute))
+		fallthrough
+	default:
+		next = earlier(next, at)
 	}
 	return next
 }

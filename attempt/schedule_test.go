@@ -191,3 +191,39 @@ func TestSchedule_Prepared(t *testing.T) {
 		t.Errorf("%s (%s), next %s", a.Status, a.Reason, a.NextCheckAt)
 	}
 }
+
+// When the question that could have ended an attempt has failed, the next ones come soon: the attempt is given up shortly after
+// the provider answers again, and not a day later.
+func TestSchedule_AbandonedSoonAfterAnOutage(t *testing.T) {
+	s, a := plannedAttempt(t)
+	schedule := &attempt.Schedule{Rule: *usualRule, WatchFor: -1}
+	began := s.now
+	_, a = s.asksWhenDue(a, schedule, attempt.LookupNotAsked, 6*time.Hour)
+	healed := s.now
+	_, a = s.asksWhenDue(a, schedule, attempt.LookupNone, 30*24*time.Hour)
+	if a.Status != attempt.StatusAbandoned {
+		t.Fatalf("%s", a.Status)
+	}
+	if outage, after := healed.Sub(began), s.now.Sub(healed); after > outage+10*time.Minute {
+		t.Errorf("an outage of %s, abandoned %s after it", outage, after)
+	}
+}
+
+// Nobody has asked for eight days. One answer is not enough to end it, and not the end of asking either.
+func TestSchedule_AskingDoesNotEndBeforeTheSecondAnswer(t *testing.T) {
+	s, a := plannedAttempt(t)
+	schedule := &attempt.Schedule{Rule: *usualRule, WatchFor: -1}
+	s.now = s.now.Add(8 * 24 * time.Hour)
+	a.NextCheckAt = s.now
+	asked, a := s.asksWhenDue(a, schedule, attempt.LookupNone, time.Hour)
+	if a.Status != attempt.StatusAbandoned || len(asked) != 2 {
+		t.Errorf("%s, asked at %v", a.Status, asked)
+	}
+	// One that failed ends it: a person decides.
+	s, a = plannedAttempt(t)
+	s.now = s.now.Add(8 * 24 * time.Hour)
+	a.NextCheckAt = s.now
+	if _, a = s.asksWhenDue(a, schedule, attempt.LookupNotAsked, time.Hour); a.AskingEndedAt.IsZero() {
+		t.Errorf("%s, next %s", a.Status, a.NextCheckAt)
+	}
+}
