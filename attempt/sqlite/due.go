@@ -75,8 +75,11 @@ func dueIDs(tx session, now time.Time, limit int, places []attempt.Place) (ids [
 	for _, p := range places {
 		args = append(args, p.Provider, p.Account, p.Environment)
 	}
-	args = append(args, int64(limit))
-	condition := " AND (provider, provider_account, environment) IN (VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", len(places)-1) + ")"
-	err = tx.query1(selectDue+condition+orderDue, each, args...)
+	err = tx.query1(selectDueIn(len(places)), each, append(args, int64(limit))...)
 	return ids, err
+}
+
+// selectDueIn is selectDue for so many places.
+func selectDueIn(places int) string {
+	return selectDue + " AND (provider, provider_account, environment) IN (VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", places-1) + ")" + orderDue
 }

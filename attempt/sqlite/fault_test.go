@@ -341,18 +341,23 @@ func TestC06CommitsThatKeepFailing(t *testing.T) {
 	start(t, s, "1002")
 }
 
+// failStatements lets statements fail, the last one of those left first, and then some more so that a second try fails too.
+func failStatements(left *int) func(string, func() (driver.Result, error)) (driver.Result, error) {
+	return func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
+		if *left--; *left > -6 && *left <= 0 && query != "ROLLBACK" {
+			return nil, errBroken
+		}
+		return exec()
+	}
+}
+
 // Any statement may fail, at any place of a payment: then nothing of the step is there, and the next try succeeds.
 func TestEveryStatementMayFail(t *testing.T) {
 	s, f := faultyStore(t, testFile(t))
 	for n := 1; ; n++ {
 		order := fmt.Sprint(n)
 		left := n
-		f.fault = func(query string, exec func() (driver.Result, error)) (driver.Result, error) {
-			if left--; left > -6 && left <= 0 && query != "ROLLBACK" { // so that the second try fails too
-				return nil, errBroken
-			}
-			return exec()
-		}
+		f.fault = failStatements(&left)
 		step := starts(order)
 		startErr := s.Apply(t.Context(), &step.Step)
 		if startErr != nil {

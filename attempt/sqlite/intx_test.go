@@ -132,6 +132,10 @@ func TestStoreCallsInsideInTx(t *testing.T) {
 		_, slotErr := s.Slot(ctx, a.Slot)
 		_, eventsErr := s.Events(ctx, a.ID)
 		_, dueErr := s.TakeDue(ctx, 1, time.Hour)
+		_, briefsErr := s.Briefs(ctx, []string{a.ID}, nil)
+		_, notesErr := s.Notes(ctx, attempt.NoteFilter{})
+		_, lagErr := s.Lag(ctx, "host")
+		_, takeErr := s.TakeUndelivered(ctx, "host", 1, time.Hour)
 		var listErr error
 		for _, listErr = range s.List(ctx, attempt.Filter{}) {
 			break
@@ -141,6 +145,8 @@ func TestStoreCallsInsideInTx(t *testing.T) {
 		for name, err := range map[string]error{
 			"Apply": s.Apply(ctx, &step.Step), "outcome": s.Apply(nested, outcome.Step(&a)), "the step": step.Err,
 			"Attempt": attemptErr, "Slot": slotErr, "Events": eventsErr, "TakeDue": dueErr, "List": listErr,
+			"Briefs": briefsErr, "Notes": notesErr, "Lag": lagErr, "TakeUndelivered": takeErr, "AddRelay": s.AddRelay(ctx, "host"),
+			"RemoveRelay": s.RemoveRelay(ctx, "host"), "Delivered": s.Delivered(ctx, "host", a.ID, 1, 0),
 			"InTx": s.InTx(ctx, func(context.Context, *sql.Tx) error { return nil }),
 		} {
 			if !errors.Is(err, attempt.ErrInTx) {

@@ -150,13 +150,28 @@ func TestMigrationsAreOneTransaction(t *testing.T) {
 // Finding due and open attempts costs what these are, not what all are: the index has to be used.
 func TestIndexesServe(t *testing.T) {
 	s := testStore(t, testFile(t), Options{})
+	notes, _ := selectNotes(attempt.NoteFilter{})
+	orphans, _ := selectNotes(attempt.NoteFilter{Orphans: true})
+	notesOf, _ := selectNotes(attempt.NoteFilter{AttemptID: "a"})
 	for query, want := range map[string]string{
+		notes:               "(scope=? AND id>?)",
+		orphans:             "chargeonce_orphans (scope=? AND id>?)",
+		notesOf:             "chargeonce_notes_of (attempt_id=? AND scope=? AND id>?)",
+		selectDueIn(2):      "USING INDEX chargeonce_open (next_check_at<?)",
 		statements[stmtDue]: "USING INDEX chargeonce_open (next_check_at<?)",
 		"SELECT seq FROM chargeonce_attempts INDEXED BY chargeonce_open WHERE " + isOpen + " ORDER BY seq": "chargeonce_open",
-		statements[stmtSlotWith]: "(slot=?)",
-		statements[stmtAttempt]:  "(id=?)",
-		statements[stmtEvents]:   "PRIMARY KEY (attempt_id=?)",
-		statements[stmtSlot]:     "(order_id=? AND account=? AND purpose=?)",
+		selectOwing:                     "chargeonce_owing",
+		statements[stmtBriefs]:          "(id=?)",
+		statements[stmtBriefsOfCharges]: "chargeonce_charged (charge_id=?)",
+		statements[stmtNote]:            "(scope=? AND id=?)",
+		statements[stmtFree]:            "chargeonce_undelivered (relay=? AND taken_until=?)",
+		statements[stmtRelease]:         "chargeonce_undelivered (relay=? AND taken_until>? AND taken_until<?)",
+		statements[stmtTake]:            "PRIMARY KEY (relay=? AND attempt_id=?)",
+		statements[stmtUndelivered]:     "PRIMARY KEY (relay=? AND attempt_id=?)",
+		statements[stmtSlotWith]:        "(slot=?)",
+		statements[stmtAttempt]:         "(id=?)",
+		statements[stmtEvents]:          "PRIMARY KEY (attempt_id=?)",
+		statements[stmtSlot]:            "(order_id=? AND account=? AND purpose=?)",
 	} {
 		var plan []string
 		var args []driver.Value

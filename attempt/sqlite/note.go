@@ -57,8 +57,21 @@ func (s *Store) Notes(ctx context.Context, f attempt.NoteFilter) ([]attempt.Note
 	if err != nil {
 		return nil, err
 	}
-	query := "SELECT id, attempt_id, at, data FROM chargeonce_notes WHERE scope = ? AND id > ?"
-	args := []driver.Value{f.Scope, f.After}
+	query, args := selectNotes(f)
+	var notes []attempt.Note
+	err = r.query1(query, func(row []driver.Value) error {
+		d := decoder{values: row}
+		n := attempt.Note{Once: attempt.Once{Scope: f.Scope, ID: d.text("id")}, AttemptID: d.text("attempt_id"), At: d.time("at")}
+		n.Data = d.blob("data")
+		notes = append(notes, n)
+		return d.err
+	}, args...)
+	return notes, s.unavailable(err)
+}
+
+func selectNotes(f attempt.NoteFilter) (query string, args []driver.Value) {
+	query = "SELECT id, attempt_id, at, data FROM chargeonce_notes WHERE scope = ? AND id > ?"
+	args = []driver.Value{f.Scope, f.After}
 	if f.Orphans {
 		query += " AND attempt_id = ''"
 	}
@@ -70,13 +83,5 @@ func (s *Store) Notes(ctx context.Context, f attempt.NoteFilter) ([]attempt.Note
 	if limit <= 0 {
 		limit = 1000
 	}
-	var notes []attempt.Note
-	err = r.query1(query+" ORDER BY id LIMIT ?", func(row []driver.Value) error {
-		d := decoder{values: row}
-		n := attempt.Note{Once: attempt.Once{Scope: f.Scope, ID: d.text("id")}, AttemptID: d.text("attempt_id"), At: d.time("at")}
-		n.Data = d.blob("data")
-		notes = append(notes, n)
-		return d.err
-	}, append(args, int64(limit))...)
-	return notes, s.unavailable(err)
+	return query + " ORDER BY id LIMIT ?", append(args, int64(limit))
 }
