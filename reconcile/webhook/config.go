@@ -52,18 +52,19 @@ type Config struct {
 // New returns the handler of an endpoint, or every mistake in the Config.
 func New(cfg Config) (*Handler, error) {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if cfg.Store == nil {
-		errs = append(errs, errors.New("Store: missing"))
+		fail("Store: missing")
 	}
 	if cfg.Place.Provider == "" {
-		errs = append(errs, errors.New("Place: names no provider"))
+		fail("Place: names no provider")
 	}
 	if cfg.Read == nil {
-		errs = append(errs, errors.New("Read: missing"))
+		fail("Read: missing")
 	}
 	switch {
 	case cfg.MaxBody < 0:
-		errs = append(errs, fmt.Errorf("MaxBody: %d is negative", cfg.MaxBody))
+		fail("MaxBody: %d is negative", cfg.MaxBody)
 	case cfg.MaxBody == 0:
 		cfg.MaxBody = DefaultMaxBody
 	}

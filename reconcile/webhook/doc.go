@@ -18,5 +18,6 @@
 //
 // A payload that is proved to come from the provider and cannot be read is acknowledged, kept as an orphan and logged as an
 // error: delivered again it would be as unreadable, and senders disable an endpoint that fails for long, which would lose the
-// events that can be read. Nothing is decided by it, so that the attempt stays as open as it was and is asked about.
+// events that can be read. Nothing is decided by it: the attempt stays as open as it was, and is asked about where its provider
+// can be asked by reference. A release that reads such payloads takes them when the provider is told to send them again.
 package webhook

@@ -496,7 +496,12 @@ func TestOnASocket(t *testing.T) {
 	a := r.start()
 	server := httptest.NewServer(r.handler)
 	defer server.Close()
-	post := func(header http.Header, body []byte, chunked bool) *http.Response {
+	type answer struct {
+		status int
+		length int64
+		close  bool
+	}
+	post := func(header http.Header, body []byte, chunked bool) answer {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, bytes.NewReader(body))
 		if err != nil {
@@ -513,23 +518,23 @@ func TestOnASocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		return resp
+		return answer{resp.StatusCode, resp.ContentLength, resp.Close}
 	}
 	body := succeeded("evt_1", "ch_1", a)
-	if resp := post(signedHeader(secretText, "evt_1", r.clock(), body), bytes.Repeat([]byte("x"), 1<<20), true); resp.StatusCode != 413 || !resp.Close {
-		t.Errorf("a huge body: %d, close %t", resp.StatusCode, resp.Close)
+	if got := post(signedHeader(secretText, "evt_1", r.clock(), body), bytes.Repeat([]byte("x"), 1<<20), true); got.status != 413 || !got.close {
+		t.Errorf("a huge body: %d, close %t", got.status, got.close)
 	}
 	twice := signedHeader(secretText, "evt_1", r.clock(), body)
 	twice["Webhook-Id"] = []string{"evt_1", "evt_1"}
-	if resp := post(twice, body, false); resp.StatusCode != 400 {
-		t.Errorf("an id twice: %d", resp.StatusCode)
+	if got := post(twice, body, false); got.status != 400 {
+		t.Errorf("an id twice: %d", got.status)
 	}
 	spelt := http.Header{} // names of headers have no case, RFC 9110 section 5.1
 	for name, values := range signedHeader(secretText, "evt_1", r.clock(), body) {
 		spelt[strings.ToLower(name)] = values
 	}
-	if resp := post(spelt, body, true); resp.StatusCode != 200 || resp.ContentLength != 0 {
-		t.Errorf("in lower case: %d, %d bytes", resp.StatusCode, resp.ContentLength)
+	if got := post(spelt, body, true); got.status != 200 || got.length != 0 {
+		t.Errorf("in lower case: %d, %d bytes", got.status, got.length)
 	}
 	r.is(a.ID, attempt.StatusApproved, 2)
 }

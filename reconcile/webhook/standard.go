@@ -44,26 +44,27 @@ type Standard struct {
 // from the present, to either side; zero: [DefaultTolerance]. It reports every mistake at once.
 func NewStandard(tolerance time.Duration, secrets ...Secret) (*Standard, error) {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	var keys [][]byte
 	if len(secrets) == 0 {
-		errs = append(errs, errors.New("Secrets: none, want at least one"))
+		fail("Secrets: none, want at least one")
 	}
 	for i, s := range secrets {
 		key, err := s.key()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Secrets[%d]: %w", i, err))
+			fail("Secrets[%d]: %w", i, err)
 			continue
 		}
 		for _, other := range keys {
 			if hmac.Equal(other, key) {
-				errs = append(errs, fmt.Errorf("Secrets[%d]: given twice", i))
+				fail("Secrets[%d]: given twice", i)
 			}
 		}
 		keys = append(keys, key)
 	}
 	switch {
 	case tolerance < 0:
-		errs = append(errs, fmt.Errorf("Tolerance: %s is negative", tolerance))
+		fail("Tolerance: %s is negative", tolerance)
 	case tolerance == 0:
 		tolerance = DefaultTolerance
 	}
