@@ -508,6 +508,26 @@ TOTAL,4,,26.00,0.92,25.08,EUR,
 	}
 }
 
+// Signs are those of the columns in the trailer too; and where a line is refused, nobody knows what the sums should be.
+func TestTrailerOfNegativeFees(t *testing.T) {
+	p := c49()
+	p.Types["refund"] = Type{Kind: KindRefund, FeeSign: SignOpposite}
+	p.Trailer = &Trailer{Marker: "Sum", Fields: []string{"", "", "gross", "fee", "net", "currency"}}
+	const head = "reference,type,gross,fee,net,currency\n"
+	const rows = "a,charge,10.00,-0.30,9.70,EUR\nb,refund,-4.00,0.10,-4.10,EUR\n"
+	s, err := Check(strings.NewReader(head+rows+"Sum,,6.00,-0.40,5.60,EUR\n"), "f", p)
+	if err != nil || !s.SumsVerified || s.Totals["EUR"] != (Totals{Lines: 2, Gross: 600, Fee: 40, Net: 560}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := Check(strings.NewReader(head+rows+"Sum,,6.00,0.40,5.60,EUR\n"), "f", p); err == nil {
+		t.Error("a fee of the other sign was taken")
+	}
+	s, err = Check(strings.NewReader(head+rows+"c,charge,x,0,1.00,EUR\nSum,,7.00,-0.40,6.60,EUR\n"), "f", p)
+	if err != nil || s.SumsVerified || s.Refused != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // A trailer for each currency, as some reports have it.
 func TestTrailerPerCurrency(t *testing.T) {
 	p := Fake()
