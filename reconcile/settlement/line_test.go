@@ -25,13 +25,16 @@ func TestDigest(t *testing.T) {
 		"reference": func(l *Line) { l.Reference = "r_2" },
 		"shifted":   func(l *Line) { l.ID, l.Reference = "ch_1r", "_1" },
 		"gross":     func(l *Line) { l.Gross = money.MustParse("10.01", "EUR") },
-		"sign":      func(l *Line) { l.Gross = money.MustParse("10.00", "EUR"); l.Gross, _ = l.Gross.Sub(money.MustParse("20.00", "EUR")) },
-		"currency":  func(l *Line) { l.Gross = money.MustParse("10.00", "USD") },
-		"fee":       func(l *Line) { l.Fee = money.MustParse("0.40", "EUR") },
-		"no fee":    func(l *Line) { l.Fee = money.Amount{} },
-		"net":       func(l *Line) { l.Net = money.MustParse("9.60", "EUR") },
-		"created":   func(l *Line) { l.Created = l.Created.Add(1) },
-		"no time":   func(l *Line) { l.Created = time.Time{} },
+		"sign": func(l *Line) {
+			l.Gross = money.MustParse("10.00", "EUR")
+			l.Gross, _ = l.Gross.Sub(money.MustParse("20.00", "EUR"))
+		},
+		"currency": func(l *Line) { l.Gross = money.MustParse("10.00", "USD") },
+		"fee":      func(l *Line) { l.Fee = money.MustParse("0.40", "EUR") },
+		"no fee":   func(l *Line) { l.Fee = money.Amount{} },
+		"net":      func(l *Line) { l.Net = money.MustParse("9.60", "EUR") },
+		"created":  func(l *Line) { l.Created = l.Created.Add(1) },
+		"no time":  func(l *Line) { l.Created = time.Time{} },
 	} {
 		l := line()
 		change(&l)
