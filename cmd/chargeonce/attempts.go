@@ -19,7 +19,7 @@ func (a *app) attemptsCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.listCommand(), a.showCommand(), a.resolveCommand(), a.exportCommand())
+	cmd.AddCommand(a.listCommand(), a.showCommand(), a.resolveCommand(), a.orphansCommand(), a.exportCommand())
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/reconcile"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -146,32 +147,50 @@ func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
 	}
 	d.ok("database", "%s: schema up to date, write-ahead log, synced at each commit", s.db)
 	d.private("database", s.db)
-	open, duties := 0, 0
-	var oldest time.Time
-	for a, err := range store.List(ctx, attempt.Filter{}) {
-		if err != nil {
-			d.problem(exitFatal, "database", err)
-			break
-		}
-		if a.Tell(time.Now()).Open() {
-			if open++; oldest.IsZero() {
-				oldest = a.CreatedAt
-			}
-		}
-		if _, owed := a.OpenDuty(); owed {
-			duties++
+	health, err := reconcile.ReadHealth(ctx, store)
+	if err != nil {
+		d.problem(exitFatal, "database", err)
+		return store
+	}
+	d.health(health)
+	return store
+}
+
+// health says what is open and owed, and whether somebody looks after it.
+func (d *diagnosis) health(h reconcile.Health) {
+	const subject = "payments"
+	open := h.Open[attempt.StatusSending] + h.Open[attempt.StatusUnknown]
+	since := func(o reconcile.Oldest) string {
+		return fmt.Sprintf("since %s (%s), order %s, attempt %s", stamp(o.Since), about(o.Age), o.Slot, o.AttemptID)
+	}
+	if open == 0 {
+		d.ok(subject, "every attempt is settled")
+	} else {
+		d.note(subject, "%s not settled; see attempts list --open", pluralIs(open, "attempt"))
+	}
+	if h.OldestOpen.AttemptID != "" {
+		d.note(subject, "the oldest of which nobody knows what became: %s", since(h.OldestOpen))
+	}
+	if h.Pending > 0 {
+		d.note(subject, "%d of them the provider holds and has not ended, the oldest: %s", h.Pending, since(h.OldestPending))
+	}
+	if h.AskingEnded > 0 {
+		d.note(subject, "%d of them the provider is not asked about any more: a person has to decide, see attempts resolve", h.AskingEnded)
+	}
+	if n := h.Open[attempt.StatusPrepared]; n > 0 {
+		d.note(subject, "%s prepared and was never sent, the oldest: %s", pluralIs(n, "attempt"), since(h.OldestPrepared))
+	}
+	for _, kind := range []attempt.DutyKind{attempt.DutyRefund, attempt.DutyReview} {
+		if n := h.Duties[kind]; n > 0 {
+			d.note(subject, "%s owed, the oldest: %s; see attempts list --owing", pluralIs(n, string(kind)), since(h.OldestDuty[kind]))
 		}
 	}
 	switch {
-	case open > 0:
-		d.note("database", "%s not settled, the oldest since %s; see attempts list --open", pluralIs(open, "attempt"), stamp(oldest))
-	default:
-		d.ok("database", "every attempt is settled")
+	case h.Overdue > 0:
+		d.note(subject, "%s due and nobody has looked, the oldest: %s. Does chargeonce reconcile --watch run?", pluralIs(h.Overdue, "attempt"), since(h.OldestOverdue))
+	case open > 0 || len(h.Duties) > 0:
+		d.ok(subject, "nothing is overdue")
 	}
-	if duties > 0 {
-		d.note("database", "a refund or a review is owed for %s", plural(duties, "attempt"))
-	}
-	return store
 }
 
 // provider says what the provider declares, and the timings that follow.
@@ -221,10 +240,13 @@ func timeline(cfg payclient.Config, caps payclient.Capabilities) string {
 	if cfg.AbandonAfter > 0 {
 		abandon = "abandon " + short(cfg.AbandonAfter)
 	}
-	line := fmt.Sprintf("send %s < call %s (claim %s) <= first question %s < %s; lookup lag %s",
-		short(cfg.SendTimeout), short(cfg.CallTimeout), short(cfg.CallTimeout+cfg.RecordTimeout), short(cfg.MinAge), abandon, short(caps.Lookup.Lag))
+	line := fmt.Sprintf("send %s < call %s (claim %s) <= first question %s < %s < left to a person %s; lookup lag %s",
+		short(cfg.SendTimeout), short(cfg.CallTimeout), short(cfg.CallTimeout+cfg.RecordTimeout), short(cfg.MinAge), abandon, short(cfg.AskFor), short(caps.Lookup.Lag))
 	if caps.Key.Header != "" {
 		line += fmt.Sprintf("; keys kept %s less %s", short(caps.Key.Retention), short(cfg.RetentionMargin))
+	}
+	if cfg.RefundGrace > 0 {
+		line += "; surplus money stays " + short(cfg.RefundGrace)
 	}
 	return line
 }

@@ -113,7 +113,7 @@ in --url and the account is the token, as long as --environment and
 func hideIdleFlags(cmd *cobra.Command) {
 	var used []string
 	switch path := strings.Fields(cmd.CommandPath()); {
-	case len(path) < 2 || slices.Contains([]string{"pay", "reconcile", "cancel", "refund", "match", "doctor"}, path[1]), path[len(path)-1] == "resolve":
+	case len(path) < 2 || slices.Contains([]string{"pay", "reconcile", "cancel", "refund", "match", "doctor"}, path[1]), slices.Contains([]string{"resolve", "orphans"}, path[len(path)-1]):
 		return
 	case path[1] == "attempts" && path[len(path)-1] != "export":
 		used = []string{"db", "output", "config"}
