@@ -74,37 +74,35 @@ func (s *Shop) postOrder(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 	default:
 		w.Header().Set("Location", "/orders/"+o.ID)
-		write(w, http.StatusCreated, view(o, payclient.Result{}, messageOf(o, payclient.Result{})))
+		s.writeStatus(w, r, http.StatusCreated, o, nil)
 	}
 }
 
 func (s *Shop) getOrder(w http.ResponseWriter, r *http.Request) {
 	o, err := readOrder(r.Context(), s.reads, r.PathValue("id"))
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	s.writeStatus(w, r, http.StatusOK, o)
+	s.writeStatus(w, r, http.StatusOK, o, err)
 }
 
 func (s *Shop) postCancel(w http.ResponseWriter, r *http.Request) {
 	// The customer may leave; what was begun for an order is brought to its end.
 	ctx := context.WithoutCancel(r.Context())
 	o, err := s.CancelOrder(ctx, r.PathValue("id"))
-	switch {
-	case errors.Is(err, errConfirmed):
-		s.writeStatus(w, r, http.StatusConflict, o)
-	case err != nil:
-		s.failed(w, r, err)
-	default:
-		s.writeStatus(w, r, http.StatusOK, o)
+	status := http.StatusOK
+	if errors.Is(err, errConfirmed) {
+		status, err = http.StatusConflict, nil
 	}
+	s.writeStatus(w, r, status, o, err)
 }
 
-// writeStatus answers with an order and what is known of its payment.
-func (s *Shop) writeStatus(w http.ResponseWriter, r *http.Request, status int, o Order) {
-	res, err := s.client.Status(r.Context(), o.slot())
-	if err != nil && !errors.Is(err, attempt.ErrNotFound) {
+// writeStatus answers with an order and what is known of its payment, or with the error that came instead of the order.
+func (s *Shop) writeStatus(w http.ResponseWriter, r *http.Request, status int, o Order, err error) {
+	var res payclient.Result
+	if err == nil {
+		if res, err = s.client.Status(r.Context(), o.slot()); errors.Is(err, attempt.ErrNotFound) {
+			err = nil // nobody has tried to pay
+		}
+	}
+	if err != nil {
 		s.failed(w, r, err)
 		return
 	}

@@ -37,18 +37,11 @@ func TestKilledServiceGoesOn(t *testing.T) {
 	if status, v := p.do(t, "POST", "/orders/"+waiting+"/pay", `{"source":"tok_requires_action"}`); status != http.StatusAccepted {
 		t.Fatalf("pay: %d %+v", status, v)
 	}
-	lost := make(chan error, 1)
-	go func() {
-		req, err := http.NewRequest("POST", p.url+"/orders/"+sent+"/pay", strings.NewReader(`{"source":"tok_slow_1m"}`)) //nolint:noctx // ended by the kill
-		if err == nil {
-			_, err = p.client.Do(req) //nolint:bodyclose // there is no answer
-		}
-		lost <- err
-	}()
+	answer := p.payBehind(t, sent, "tok_slow_1m")
 	eventually(t, "the charge is made", func() bool { return len(p.ledger(t).Charges) == 2 })
 	p.kill(t)
-	if err := <-lost; err == nil {
-		t.Error("the request that was cut by the kill has an answer")
+	if status := <-answer; status != 0 {
+		t.Errorf("the request that was cut by the kill is answered with %d", status)
 	}
 
 	p = startProcess(t, db)
@@ -71,11 +64,27 @@ func TestKilledServiceGoesOn(t *testing.T) {
 	}
 }
 
+// The service is told to stop while a payment is on its way: the customer gets the answer, and it is stored (P11).
+func TestStopWhileASendIsOut(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "checkout.db")
+	s := serve(t, db)
+	id := s.order(t)
+	answer := s.payBehind(t, id, "tok_slow_1s")
+	eventually(t, "the charge is made", func() bool { return len(s.ledger(t).Charges) == 1 })
+	s.stop()
+	if status := <-answer; status != http.StatusOK {
+		t.Errorf("the payment under way is answered with %d, want 200", status)
+	}
+	s = serve(t, db)
+	if _, v := s.do(t, "GET", "/orders/"+id, ""); v.State != StateConfirmed {
+		t.Errorf("after the restart: %+v, want it confirmed", v)
+	}
+}
+
 // process is the service in a process of its own.
 type process struct {
-	url    string
+	site
 	cmd    *exec.Cmd
-	client *http.Client
 	killed bool
 }
 
@@ -91,14 +100,14 @@ func startProcess(t *testing.T, db string) *process {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: cmd, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	p := &process{cmd: cmd}
 	t.Cleanup(func() { p.kill(t) })
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "checkout: ")
 	if err != nil || !ok {
 		t.Fatalf("the service says %q: %v", line, err)
 	}
-	p.url = url
+	p.site = siteAt(url)
 	return p
 }
 
@@ -115,22 +124,32 @@ func (p *process) kill(t *testing.T) {
 	_ = p.cmd.Wait() // "signal: killed"
 }
 
-func (p *process) do(t *testing.T, method, path, body string) (status int, v View) {
+// site is the service as its customers see it.
+type site struct {
+	url    string
+	client *http.Client
+}
+
+func siteAt(url string) site {
+	return site{url, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}}
+}
+
+func (s site) do(t *testing.T, method, path, body string) (status int, v View) {
 	t.Helper()
-	status, text := p.ask(t, method, path, body)
+	status, text := s.ask(t, method, path, body)
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatalf("%s %s: %d %q: %v", method, path, status, text, err)
 	}
 	return status, v
 }
 
-func (p *process) ask(t *testing.T, method, path, body string) (int, []byte) {
+func (s site) ask(t *testing.T, method, path, body string) (int, []byte) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := p.client.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,18 +161,38 @@ func (p *process) ask(t *testing.T, method, path, body string) (int, []byte) {
 	return resp.StatusCode, text
 }
 
-func (p *process) order(t *testing.T) string {
+// payBehind pays an order behind the test and tells the answer's status; 0: there was none.
+func (s site) payBehind(t *testing.T, id, source string) <-chan int {
 	t.Helper()
-	status, v := p.do(t, "POST", "/orders", `{"items":[`+oneMug+`]}`)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", s.url+"/orders/"+id+"/pay", strings.NewReader(`{"source":"`+source+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan int, 1)
+	go func() {
+		resp, err := s.client.Do(req)
+		if err != nil {
+			answer <- 0
+			return
+		}
+		_ = resp.Body.Close() // its status is all that is wanted
+		answer <- resp.StatusCode
+	}()
+	return answer
+}
+
+func (s site) order(t *testing.T) string {
+	t.Helper()
+	status, v := s.do(t, "POST", "/orders", `{"items":[`+oneMug+`]}`)
 	if status != http.StatusCreated {
 		t.Fatalf("order: %d %+v", status, v)
 	}
 	return v.Order
 }
 
-func (p *process) ledger(t *testing.T) (l fakeprovider.Ledger) {
+func (s site) ledger(t *testing.T) (l fakeprovider.Ledger) {
 	t.Helper()
-	_, text := p.ask(t, "GET", "/_fake/ledger", "")
+	_, text := s.ask(t, "GET", "/_fake/ledger", "")
 	if err := json.Unmarshal(text, &l); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,9 @@ func run(ctx context.Context, listen, db string, log *slog.Logger, ready func(ur
 
 	// The provider, in this process. With a real one, its adapter and address go into Config.Payments, its webhook secret and
 	// its token come from the environment, and this part goes.
-	secret := "whsec_" + base64.StdEncoding.EncodeToString(randomBytes(32))
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails: https://pkg.go.dev/crypto/rand#Read
+	secret := "whsec_" + base64.StdEncoding.EncodeToString(key)
 	bank, err := fakeprovider.Open(db+".ledger", fakeprovider.Config{
 		Webhook: fakeprovider.WebhookConfig{URL: url + webhookPath, Secret: secret},
 	})
@@ -114,10 +116,4 @@ func run(ctx context.Context, listen, db string, log *slog.Logger, ready func(ur
 	endWork()
 	running.Wait()
 	return err
-}
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // it never fails: https://pkg.go.dev/crypto/rand#Read
-	return b
 }

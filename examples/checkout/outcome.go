@@ -147,12 +147,9 @@ func (s *Shop) learn(ctx context.Context, e attempt.Event) error {
 	return err
 }
 
-// cancelEvery is how often orders are looked for that were not paid in time.
-const cancelEvery = time.Second
-
 // cancelLate cancels orders that were not paid in time, until ctx ends.
 func (s *Shop) cancelLate(ctx context.Context) error {
-	ticker := time.NewTicker(cancelEvery)
+	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
 		if err := s.cancelLateOnce(ctx); err != nil && ctx.Err() == nil {

@@ -28,6 +28,7 @@ type rig struct {
 	file string
 	mux  atomic.Pointer[http.Handler]
 	stop func()
+	tune func(*Config) // before it is opened; nil: not at all
 }
 
 const testSecret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -49,7 +50,7 @@ func newRigWith(t *testing.T, fault fakeprovider.Fault) *rig {
 			t.Error(err)
 		}
 	})
-	r.open(Timings{})
+	r.open()
 	t.Cleanup(func() { r.stop() })
 	return r
 }
@@ -59,21 +60,23 @@ func (r *rig) config() Config {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return Config{
+	cfg := Config{
 		DB: r.file, WebhookSecret: testSecret, ReadEvent: standard.ReadEvent,
 		Payments: payclient.Config{
 			Provider: adapter, BaseURL: "https://provider.example", Transport: r.bank.RoundTripper(), ProviderAccount: "test", Environment: "test",
 		},
 		Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 	}
+	if r.tune != nil {
+		r.tune(&cfg)
+	}
+	return cfg
 }
 
 // open opens the shop and lets it work, as after a restart.
-func (r *rig) open(timings Timings) {
+func (r *rig) open() {
 	r.t.Helper()
-	cfg := r.config()
-	cfg.Timings = timings
-	shop, err := Open(r.t.Context(), cfg)
+	shop, err := Open(r.t.Context(), r.config())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"path/filepath"
@@ -140,8 +139,5 @@ func (s *Shop) Close() error {
 	if s.reads != nil {
 		errs = append(errs, s.reads.Close())
 	}
-	if err := errors.Join(append(errs, s.store.Close())...); err != nil {
-		return fmt.Errorf("close the shop: %w", err)
-	}
-	return nil
+	return errors.Join(append(errs, s.store.Close())...)
 }

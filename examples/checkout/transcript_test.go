@@ -34,9 +34,9 @@ func TestTranscript(t *testing.T) {
 			return
 		}
 		commands++
-		answer := command.run(t, s.url)
+		answer := command.run(t, s.site)
 		for end := time.Now().Add(30 * time.Second); patient && !same(command.answer, answer) && time.Now().Before(end); {
-			answer = command.run(t, s.url) // what the next answer waits for happens in its own time
+			answer = command.run(t, s.site) // what the next answer waits for happens in its own time
 		}
 		if !same(command.answer, answer) && !*update {
 			t.Errorf("$ %s\ngot:\n%s\nwant:\n%s", command.line, answer, command.answer)
@@ -119,9 +119,9 @@ func parseCurl(t *testing.T, line string) *curl {
 }
 
 // run does what curl would, and prints it as curl would, the headers that are not expected left out.
-func (c *curl) run(t *testing.T, url string) string {
+func (c *curl) run(t *testing.T, s site) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, strings.NewReader(c.body))
+	req, err := http.NewRequestWithContext(t.Context(), c.method, s.url+c.path, strings.NewReader(c.body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,7 @@ func (c *curl) run(t *testing.T, url string) string {
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Accept", "application/json")
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	resp, err := client.Do(req)
+	resp, err := s.client.Do(req)
 	if err != nil {
 		t.Fatalf("%s: %v", c.line, err)
 	}
@@ -164,7 +163,7 @@ func same(a, b string) bool {
 
 // service is the whole program, on a socket.
 type service struct {
-	url  string
+	site
 	stop func()
 }
 
@@ -189,7 +188,8 @@ func serve(t *testing.T, db string) *service {
 		}
 	}
 	select {
-	case s.url = <-ready:
+	case url := <-ready:
+		s.site = siteAt(url)
 	case err := <-ended:
 		t.Fatal(err)
 	}
