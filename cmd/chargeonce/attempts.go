@@ -224,6 +224,10 @@ func find(ctx context.Context, store attempt.Store, name string) ([]attempt.Atte
 		found = append(found, one)
 	}
 	if len(found) == 0 {
+		slot := attempt.Slot{Order: name}.WithDefaults()
+		if view, err := store.Slot(ctx, slot); err == nil && slot.Validate() == nil && !view.ClosedAt.IsZero() {
+			return nil, fmt.Errorf("order %s: cancelled %s, and never paid for", slot, stamp(view.ClosedAt))
+		}
 		return nil, fmt.Errorf("%s: no attempt and no order of that name", cleanField(name))
 	}
 	return found, nil

@@ -1,7 +1,8 @@
-// Command chargeonce pays files of payments, at most once each, and shows what became of every attempt.
+// Command chargeonce pays files of payments, at most once each, shows what became of every attempt, and settles what nobody
+// knows: it asks the provider, gives surplus money back, compares settlement reports, and takes a person's decision.
 //
-// It promises that a run can be interrupted, killed and repeated: every outcome is in the database, a repetition sends only
-// what is not known, and the exit code tells whether anything is unknown.
+// It promises that a run of each command can be interrupted, killed and repeated: every outcome is in the database, a
+// repetition sends only what is not known, and the exit code tells whether anything is unknown.
 //
 //	chargeonce pay testdata/payments.csv --provider fake
 //

@@ -107,7 +107,8 @@ var reconcileColumns = []column{
 // reconciling is one run of reconcile.
 type reconciling struct {
 	*work
-	here batch.Place
+	here  batch.Place
+	watch bool
 
 	mu      sync.Mutex // guards all below, and the output
 	out     *writer
@@ -121,7 +122,7 @@ type reconciling struct {
 
 func (w *work) reconcile(watch, all bool) error {
 	r := &reconciling{
-		work: w, here: placeOf(w.client.Place()), told: make(map[string]attempt.LookupAnswer),
+		work: w, here: placeOf(w.client.Place()), watch: watch, told: make(map[string]attempt.LookupAnswer),
 		out: newWriter(w.out, w.settings.output, reconcileColumns...),
 	}
 	r.out.flush = true
@@ -158,11 +159,11 @@ func (w *work) reconcile(watch, all bool) error {
 	} else {
 		_, err = engine.RunOnce(w.signals.start)
 	}
-	return r.end(err, watch)
+	return r.end(err)
 }
 
 // end says with which code the program ends.
-func (r *reconciling) end(err error, watch bool) error {
+func (r *reconciling) end(err error) error {
 	if closed := r.out.close(); r.failed == nil {
 		r.failed = closed
 	}
@@ -176,7 +177,7 @@ func (r *reconciling) end(err error, watch bool) error {
 	switch {
 	case r.failed != nil:
 		code, why = exitFatal, fmt.Errorf("write the results: %w", r.failed)
-	case interrupted && watch: // its way to end
+	case interrupted && r.watch: // its way to end
 	case interrupted:
 		code, why = exitInterrupted, errors.New("interrupted; run the same command again to go on: nothing is asked or given back twice")
 	case err != nil:
@@ -300,13 +301,16 @@ func (r *reconciling) notDone(_ context.Context, a attempt.Attempt, err error) {
 }
 
 // passed sums a pass up.
-func (r *reconciling) passed(_ context.Context, report reconcile.Report, _ error) {
+func (r *reconciling) passed(_ context.Context, report reconcile.Report, failure error) {
 	last, err := r.stand(r.signals.calls)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if failure != nil && r.watch && r.signals.start.Err() == nil { // else the program ends with it
+		r.tell("a pass has failed, the next one tries again: %v", withoutCards(failure))
+	}
 	if err != nil {
 		if r.signals.start.Err() == nil {
-			r.tell("%v", err)
+			r.tell("what is open cannot be told: %v", err)
 		}
 		return
 	}

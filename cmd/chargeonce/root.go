@@ -56,16 +56,19 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "chargeonce",
 		Short: "Pay files of payments, at most once each",
-		Long: `Pay files of payments, at most once each, and see what became of every attempt.
+		Long: `Pay files of payments, at most once each, see what became of every attempt, and settle what
+nobody knows.
 
 Try it, with a fake provider that needs nothing:
 
   chargeonce pay testdata/payments.csv --provider fake
+  chargeonce reconcile --all --provider fake
 
 Every setting can be given in the environment as CHARGEONCE_NAME
 (timings.send_timeout: CHARGEONCE_TIMINGS_SEND_TIMEOUT), or in a TOML file named by
---config or CHARGEONCE_CONFIG. Some are flags too: those below, and --concurrency and
---settle of pay. A flag goes before the environment, and that before the file. A name
+--config or CHARGEONCE_CONFIG. Some are flags too: those below, and of single commands
+--concurrency, --settle, --late-money, --every, --ask-after (timings.min_age) and
+--abandon-after. A flag goes before the environment, and that before the file. A name
 that is no setting is an error. Secrets are in the environment or a file of their own:
 CHARGEONCE_STANDARD_TOKEN or standard.token_file, CHARGEONCE_DIGEST_KEY or
 digest_key_file.
