@@ -280,6 +280,41 @@ func drive(b *testing.B, callers, payments int, pay func(n int) error) time.Dura
 	return time.Since(begun)
 }
 
+// BenchmarkBriefs recognises the lines of a settlement report, a thousand at a time, in the order of time as reports have them.
+func BenchmarkBriefs(b *testing.B) {
+	s := open(b, file(b), sqlite.Options{})
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	const attempts, lines = 20_000, 1000
+	drive(b, 256, attempts, func(n int) error { return pay(b.Context(), s, fmt.Sprint(n)) })
+	var ids, charges []string
+	for a, err := range s.List(b.Context(), attempt.Filter{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids, charges = append(ids, a.ID), append(charges, a.ChargeID)
+	}
+	for name, ask := range map[string]func(from int) ([]attempt.Brief, error){
+		"by=id":     func(from int) ([]attempt.Brief, error) { return s.Briefs(b.Context(), ids[from:from+lines], nil) },
+		"by=charge": func(from int) ([]attempt.Brief, error) { return s.Briefs(b.Context(), nil, charges[from:from+lines]) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			from, found := 0, 0
+			for b.Loop() {
+				got, err := ask(from)
+				if err != nil || len(got) != lines {
+					b.Fatalf("%d of %d lines: %v", len(got), lines, err)
+				}
+				from, found = (from+lines)%attempts, found+lines
+			}
+			b.ReportMetric(float64(found)/b.Elapsed().Seconds(), "lines/s")
+		})
+	}
+}
+
 func BenchmarkPayments(b *testing.B) {
 	store := func(b *testing.B) rival {
 		s := open(b, file(b), sqlite.Options{})
