@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// column is a column of a table or of a statement's input, with its type.
+type column struct{ name, kind string }
+
+func columns(kind string, names ...string) []column {
+	all := make([]column, len(names))
+	for i, n := range names {
+		all[i] = column{n, kind}
+	}
+	return all
+}
+
+// The columns of an attempt, in groups, so that a payment writes no column that has nothing in it or does not change.
+var (
+	idColumn     = columns("uuid", "id")
+	slotColumns  = columns("text", "order_id", "account", "purpose")
+	fixedColumns = slices.Concat( // never change after the insert
+		idColumn, columns("integer", "ordinal"), columns("text", "idempotency_key", "reference"), columns("bigint", "amount"),
+		columns("text", "currency"), columns("integer", "decimals"),
+		columns("text", "source_key", "source_digest", "description", "provider", "provider_account", "environment"),
+		columns("timestamptz", "created_at"),
+	)
+	stateColumns = slices.Concat( // change with every version
+		columns("text", "status", "reason"), columns("integer", "version"), columns("timestamptz", "updated_at"),
+		columns("json", "claims"), columns("timestamptz", "next_check_at"),
+	)
+	claimColumns = slices.Concat( // change when a claim is granted
+		columns("bytea", "body"), columns("text", "body_digest"), columns("integer", "fence"), columns("timestamptz", "first_claim_at"),
+	)
+	resultColumns = slices.Concat( // empty until a request was sent
+		columns("integer", "sends", "maybe_sends"), columns("timestamptz", "last_sent_at"), columns("json", "answer", "charges"),
+		columns("text", "charge_id"),
+	)
+	rareColumns = slices.Concat( // empty while all goes well
+		columns("json", "refusal", "none_asked_at"), columns("integer", "asks"), columns("timestamptz", "asking_ended_at"),
+		columns("json", "duties"), columns("integer", "duties_open"), columns("timestamptz", "unwanted_at"),
+	)
+	refundColumns = slices.Concat( // of a refund, never change after the insert
+		columns("uuid", "refund_of"), columns("text", "refund_charge", "refund_id"),
+	)
+	attemptColumns = slices.Concat(fixedColumns, stateColumns, claimColumns, resultColumns, rareColumns, refundColumns)
+
+	eventColumns = slices.Concat( // besides the attempt's id and version
+		columns("text", "what", "from_status", "to_status"), columns("timestamptz", "at"), columns("text", "who"),
+		columns("json", "evidence", "duties"),
+	)
+
+	// decidedColumn is the time that a step on belief was decided at; a statement that runs too far from that writes nothing.
+	decidedColumn = columns("timestamptz", "decided")
+	// guardColumns are what an attempt must still be like, so that no update is lost.
+	guardColumns = slices.Concat(columns("integer", "old_version"), columns("timestamptz", "old_next_check_at"))
+)
+
+// eventInput are the event's columns beside the attempt's in one input.
+func eventInput() []column {
+	all := slices.Clone(eventColumns)
+	for i := range all {
+		all[i].name = "event_" + all[i].name
+	}
+	return all
+}
+
+// names lists columns, each behind a prefix.
+func names(prefix string, cols []column) string {
+	var b strings.Builder
+	for i, c := range cols {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(prefix + c.name)
+	}
+	return b.String()
+}
+
+// given lists columns of an input in the types of the table's.
+func given(prefix string, cols []column) string {
+	var b strings.Builder
+	for i, c := range cols {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(prefix + c.name)
+		if c.kind == "json" || c.kind == "uuid" {
+			b.WriteString("::" + c.kind)
+		}
+	}
+	return b.String()
+}
+
+// set is the list of assignments of an update from an input i.
+func set(cols []column) string {
+	var b strings.Builder
+	for i, c := range cols {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(c.name + " = " + given("i.", cols[i:i+1]))
+	}
+	return b.String()
+}
+
+// passed is the type in which a column's value travels.
+func (c column) passed() string {
+	switch c.kind {
+	case "json", "uuid":
+		return "text"
+	case "integer":
+		return "bigint"
+	}
+	return c.kind
+}
+
+// input is a query for one row whose values are the statement's first arguments, or for many that are given as arrays.
+func input(cols []column, many bool) string {
+	var b strings.Builder
+	if many {
+		b.WriteString("SELECT * FROM unnest(")
+		for i, c := range cols {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "$%d::%s[]", i+1, c.passed())
+		}
+		return b.String() + ") AS given(" + names("", cols) + ")"
+	}
+	b.WriteString("SELECT ")
+	for i, c := range cols {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "$%d::%s AS %s", i+1, c.passed(), c.name)
+	}
+	return b.String()
+}

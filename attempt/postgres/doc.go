@@ -1,0 +1,2 @@
+// Package postgres keeps attempts in PostgreSQL.
+package postgres

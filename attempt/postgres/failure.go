@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// stepError is an error that a step has brought about itself: nothing was written for it, and no other step is concerned.
+type stepError struct {
+	err      error
+	panicked any // what Do panicked with, to be passed on to the caller whose step it is
+}
+
+func (e *stepError) Error() string { return e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// errHeld: somebody else is working on the slot or the event. Nothing was written; to be tried again in a moment.
+var errHeld = errors.New("another transaction holds it")
+
+// SQLSTATEs, https://www.postgresql.org/docs/current/errcodes-appendix.html
+const (
+	codeSerializationFailure = "40001"
+	codeDeadlock             = "40P01"
+	codeLockNotAvailable     = "55P03"
+	codeReadOnly             = "25006"
+	codeDivisionByZero       = "22012" // how our own statements say that a row is not as it was read
+	codeUndefinedTable       = "42P01"
+	codeInvalidSchema        = "3F000"
+	codeInsufficient         = "42501"
+	codeInFailedTransaction  = "25P02"
+	codeInvalidPassword      = "28P01"
+	codeInvalidAuthorization = "28000"
+	codeNoDatabase           = "3D000"
+)
+
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// passing tells whether an error may be gone in a moment: of the connection, of a server that ends or begins, or of what others
+// do at the same time.
+func passing(err error) bool {
+	c := code(err)
+	if c == "" {
+		return !errors.As(err, new(*rowError)) && !errors.As(err, new(*stepError))
+	}
+	switch c[:2] {
+	case "08", "53", "57", "58": // connection, resources, operator's intervention, system
+		return true
+	}
+	switch c {
+	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeReadOnly, codeDivisionByZero:
+		return true
+	}
+	return false
+}
+
+// mayBeWritten tells whether what a statement or a commit was to write may be there although it failed: its end was not heard, or
+// the server ended it while committing.
+func mayBeWritten(err error) bool {
+	c := code(err)
+	if errors.As(err, new(*noConnError)) {
+		return false
+	}
+	return err != nil && (c == "" && !errors.As(err, new(*rowError)) || c[:2] == "08" || c[:2] == "57" || c[:2] == "58") && !pgconn.SafeToRetry(err)
+}
+
+// unusable tells whether a connection must not be used any more after an error of the server's.
+func unusable(err error) bool {
+	c := code(err)
+	return c == codeReadOnly || c != "" && (c[:2] == "08" || c[:2] == "57" || c[:2] == "58")
+}
+
+// unavailable wraps an error of the database's, and says what to do about those that a person has to do something about.
+func (s *Store) unavailable(err error) error {
+	if err == nil || errors.Is(err, attempt.ErrUnavailable) || errors.Is(err, attempt.ErrNotDurable) {
+		return err
+	}
+	return fmt.Errorf("%w: PostgreSQL: %w", attempt.ErrUnavailable, s.explain(err))
+}
+
+// explain adds the remedy to an error that names none.
+func (s *Store) explain(err error) error {
+	switch code(err) {
+	case codeReadOnly:
+		return fmt.Errorf("the server takes no writes, it is a read-only replica or default_transaction_read_only is on; name the primary, or all hosts: %w", err)
+	case codeUndefinedTable, codeInvalidSchema:
+		return fmt.Errorf("the tables are not in schema %q; `chargeonce migrate up` makes them: %w", s.opts.Schema, err)
+	case codeInsufficient:
+		return fmt.Errorf("the role lacks a right in schema %q; the package's documentation lists what it needs: %w", s.opts.Schema, err)
+	}
+	return err
+}
+
+// sleep waits, not longer than ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

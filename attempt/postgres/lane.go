@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// lane is the way of one kind of steps to the database: outcomes have one, all others another, each with connections of its
+// own. A step that finds a connection free goes at once and alone. Where all are busy a queue forms, and whoever gets free takes
+// all of it that can go together. Of one slot one step is under way at a time.
+type lane struct {
+	work func(items []*item) // tries each once
+	pool *pool
+
+	mu      sync.Mutex
+	free    int // how many more may work
+	busy    map[string]struct{}
+	pending []*item // oldest first
+	closed  bool
+	idle    sync.WaitGroup // those who work
+}
+
+// batchLimit bounds a batch, so that what comes meanwhile does not wait for long.
+const batchLimit = 128
+
+// item is one step on its way through a lane.
+type item struct {
+	s      *Store
+	step   *attempt.Step
+	call   *call
+	key    string // of one key one item is under way at a time
+	belief belief
+
+	loaded  bool // not on belief any more
+	maybe   effects
+	inDoubt bool // maybe may have been written: look for it first
+
+	again    bool // not done: to be tried again
+	err      error
+	panicked any
+}
+
+// call is one caller that waits for items.
+type call struct {
+	done chan struct{} // has room for one
+	left int           // items under way; under the lane's lock
+}
+
+func newLane(width int, p *pool, work func([]*item)) *lane {
+	return &lane{work: work, pool: p, free: width, busy: make(map[string]struct{})}
+}
+
+// try tries each item once, unless ctx or the time for waiting ends before its turn comes: then it has that error.
+func (l *lane) try(ctx context.Context, until time.Time, items []*item) {
+	c := &call{done: make(chan struct{}, 1), left: len(items)}
+	for _, i := range items {
+		i.call, i.again, i.err, i.panicked = c, false, nil, nil
+	}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		for _, i := range items {
+			i.err = errClosed
+		}
+		return
+	}
+	l.pending = append(l.pending, items...)
+	if l.free == 0 {
+		l.mu.Unlock()
+	} else {
+		mine := l.take()
+		if mine != nil {
+			l.free--
+			l.idle.Add(1)
+		}
+		l.mu.Unlock()
+		if mine != nil {
+			l.lead(mine, true)
+		}
+	}
+	var late <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		late = timer.C
+	}
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-ctx.Done():
+			if l.drop(c, ctx.Err()) {
+				return
+			}
+			<-c.done // those that are under way have their end
+			return
+		case <-late:
+			late = nil
+			if l.drop(c, errLate) {
+				return
+			}
+		}
+	}
+}
+
+var errLate = fmt.Errorf("waited %s for the database", waitLimit)
+
+// drop takes a call's items that nobody works on out of the queue. It returns whether none is left.
+func (l *lane) drop(c *call, why error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = slices.DeleteFunc(l.pending, func(i *item) bool {
+		if i.call != c {
+			return false
+		}
+		i.err = fmt.Errorf("%w: %w", attempt.ErrUnavailable, why)
+		c.left--
+		return true
+	})
+	return c.left == 0
+}
+
+// take takes what can go next: all items on belief that may go together, if such a one is first, or else one that has to be loaded.
+// l.mu is held.
+func (l *lane) take() []*item {
+	var taken []*item
+	rest := l.pending[:0:0]
+	for n, i := range l.pending {
+		_, busy := l.busy[i.key]
+		if busy || len(taken) > 0 && (i.loaded || taken[0].loaded) {
+			rest = append(rest, i)
+			continue
+		}
+		l.busy[i.key] = struct{}{}
+		taken = append(taken, i)
+		if len(taken) == batchLimit || i.loaded {
+			rest = append(rest, l.pending[n+1:]...)
+			break
+		}
+	}
+	if taken != nil {
+		l.pending = rest
+	}
+	return taken
+}
+
+// lead works as long as there is something to do. inline: on a caller's goroutine, which goes on with its own when its first
+// batch is done.
+func (l *lane) lead(batch []*item, inline bool) {
+	defer l.idle.Done()
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		// A Do has ended the goroutine: runtime.Goexit, as t.FailNow calls it. Nobody else is to wait for ever.
+		for _, i := range batch {
+			i.again, i.err = false, fmt.Errorf("%w: a step ended the goroutine that wrote it", attempt.ErrUnavailable)
+		}
+		if next := l.settle(batch); next != nil {
+			l.idle.Add(1)
+			go l.lead(next, false)
+		}
+	}()
+	for batch != nil {
+		l.work(batch)
+		next := l.settle(batch)
+		if inline && next != nil {
+			l.idle.Add(1)
+			go l.lead(next, false)
+			next = nil
+		}
+		batch = next
+	}
+	returned = true
+}
+
+// settle tells the callers of a batch that it was tried, and takes the next one. Without one there is room for another to work.
+func (l *lane) settle(batch []*item) (next []*item) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, i := range batch {
+		delete(l.busy, i.key)
+		if i.call.left--; i.call.left == 0 {
+			i.call.done <- struct{}{}
+		}
+	}
+	if next = l.take(); next == nil {
+		l.free++
+		return nil
+	}
+	for l.free > 0 { // what had to wait for a key, or is to go by itself, goes beside it
+		more := l.take()
+		if more == nil {
+			break
+		}
+		l.free--
+		l.idle.Add(1)
+		go l.lead(more, false)
+	}
+	return next
+}
+
+// close lets nothing more in and waits for what is under way.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.idle.Wait()
+	l.pool.close()
+}

@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The inputs of the statements that write, in the order of their arguments.
+var (
+	firstInput  = slices.Concat(columns("bigint", "lock"), decidedColumn, slotColumns, columns("uuid", "live"), fixedColumns, stateColumns, claimColumns, eventInput())
+	insertInput = slices.Concat(slotColumns, attemptColumns, eventInput())
+	resultInput = slices.Concat(decidedColumn, guardColumns, columns("boolean", "frees"), idColumn, stateColumns, resultColumns, eventInput())
+	updateInput = slices.Concat(decidedColumn, guardColumns, columns("boolean", "frees"), idColumn, stateColumns, claimColumns, resultColumns, rareColumns, eventInput())
+)
+
+// statements are the texts for one schema. Every name in them is qualified: they need no search_path and so no state of a
+// session.
+type statements struct {
+	first, firstMany   string // a slot and its first attempt, on belief
+	result, resultMany string // an attempt's next state, on belief, where little has changed
+	update, updateMany string // and where more has
+
+	insert, replace                          string // after the slot was locked
+	insertSlot, setLive, closeSlot, keepNote string
+
+	tryLock, lockSlot, lockSlotOf, lockAttempts, lockAttemptsOf string
+	slot, slotOf, attempt, events, event, closing, note, told   string
+
+	due, duePlaces string
+
+	briefs, briefsOfCharges string
+
+	addRelay, relayUsers, removeRelay, take, delivered, lag string
+
+	latest string
+
+	selectAttempts string // begins a query for attempts
+	schema         string
+}
+
+// stale is how far from the time it was decided for a step on belief is still written.
+var stale = fmt.Sprintf("interval '%d milliseconds'", within.Milliseconds())
+
+func newStatements(schema string) *statements {
+	s := &statements{schema: pgx.Identifier{schema}.Sanitize() + "."}
+	s.first, s.firstMany = s.writeFirst(false), s.writeFirst(true)
+	resultSet := slices.Concat(stateColumns, resultColumns)
+	updateSet := slices.Concat(stateColumns, claimColumns, resultColumns, rareColumns)
+	s.result, s.resultMany = s.writeNext(resultInput, resultSet, false), s.writeNext(resultInput, resultSet, true)
+	s.update, s.updateMany = s.writeNext(updateInput, updateSet, false), s.writeNext(updateInput, updateSet, true)
+
+	// one/count(*): a row that is not as it was read under the lock fails the statement, and so the transaction, which is
+	// committed in the same round trip.
+	const exactlyOne = " SELECT 1/count(*) FROM done"
+	s.insert = s.text("WITH input AS MATERIALIZED (" + input(insertInput, false) + "), done AS (INSERT INTO {s}attempts (slot, " +
+		names("", attemptColumns) + ") SELECT s.id, " + given("i.", attemptColumns) + " FROM input i JOIN {s}slots s" +
+		" ON s.order_id = i.order_id AND s.account = i.account AND s.purpose = i.purpose RETURNING id)" + s.told1("done") + exactlyOne)
+	s.replace = s.text("WITH input AS MATERIALIZED (" + input(updateInput, false) + "), done AS (UPDATE {s}attempts a SET " + set(updateSet) +
+		" FROM input i WHERE a.id = i.id::uuid AND a.version = i.old_version AND a.next_check_at IS NOT DISTINCT FROM i.old_next_check_at" +
+		" RETURNING a.id)" + s.told1("done") + exactlyOne)
+	const named = "order_id = $1::text AND account = $2::text AND purpose = $3::text"
+	s.insertSlot = s.text("WITH done AS (INSERT INTO {s}slots (order_id, account, purpose) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id)" + exactlyOne)
+	s.setLive = s.text("WITH done AS (UPDATE {s}slots SET live = $4::text::uuid WHERE " + named + " AND live IS NOT DISTINCT FROM $5::text::uuid RETURNING id)" + exactlyOne)
+	s.closeSlot = s.text("WITH done AS (UPDATE {s}slots SET closed_at = $4, closed_by = $5, closed_why = $6 WHERE " + named + " AND closed_at IS NULL RETURNING id)" + exactlyOne)
+	s.keepNote = s.text("INSERT INTO {s}notes (scope, id, attempt_id, at, data) VALUES ($1, $2, $3::text::uuid, $4, $5)" +
+		" ON CONFLICT (scope, id) DO UPDATE SET attempt_id = excluded.attempt_id, at = excluded.at, data = excluded.data")
+
+	const ofAttempt = "(SELECT slot FROM {s}attempts WHERE id = $1::text::uuid)"
+	s.tryLock = "SELECT pg_try_advisory_xact_lock($1::bigint)"
+	s.lockSlot = s.text("SELECT id FROM {s}slots WHERE " + named + " FOR NO KEY UPDATE SKIP LOCKED")
+	s.lockSlotOf = s.text("SELECT id FROM {s}slots WHERE id = " + ofAttempt + " FOR NO KEY UPDATE SKIP LOCKED")
+	s.lockAttempts = s.text("SELECT 1 FROM {s}attempts WHERE slot = (SELECT id FROM {s}slots WHERE " + named + ") FOR NO KEY UPDATE SKIP LOCKED")
+	s.lockAttemptsOf = s.text("SELECT 1 FROM {s}attempts WHERE slot = " + ofAttempt + " FOR NO KEY UPDATE SKIP LOCKED")
+
+	selected := "SELECT a.seq, s.id, s.closed_at, s.account, s.order_id, s.purpose, " + read("a.", attemptColumns)
+	s.selectAttempts = s.text(selected + " FROM {s}attempts a JOIN {s}slots s ON s.id = a.slot ")
+	ofSlot := selected + ", clock_timestamp() FROM {s}slots s LEFT JOIN {s}attempts a ON a.slot = s.id WHERE "
+	s.slot = s.text(ofSlot + "s.order_id = $1::text AND s.account = $2::text AND s.purpose = $3::text ORDER BY a.ordinal")
+	s.slotOf = s.text(ofSlot + "s.id = " + ofAttempt + " ORDER BY a.ordinal")
+	s.attempt = s.selectAttempts + "WHERE a.id = $1::text::uuid"
+	events := "SELECT version, " + read("", eventColumns) + " FROM {s}events WHERE attempt_id = $1::text::uuid"
+	s.events = s.text(events + " ORDER BY version")
+	s.event = s.text(events + " AND version = $2::bigint")
+	s.closing = s.text("SELECT closed_at, closed_by, closed_why FROM {s}slots WHERE " + named + " AND closed_at IS NOT NULL")
+	s.note = s.text("SELECT attempt_id::text, at, data FROM {s}notes WHERE scope = $1::text AND id = $2::text")
+	// An outcome is written durably whatever the database is set to.
+	s.told = "SELECT clock_timestamp(), " + waited("$1::boolean")
+
+	s.due, s.duePlaces = s.writeDue(""), s.writeDue(" AND (a.provider, a.provider_account, a.environment) IN"+
+		" (SELECT p ->> 0, p ->> 1, p ->> 2 FROM json_array_elements($4::text::json) AS p)")
+
+	brief := "SELECT a.id::text, a.reference, s.account, s.order_id, s.purpose, a.provider, a.provider_account, a.environment," +
+		" a.amount, a.currency, a.decimals, a.status, a.charge_id, a.refund_of::text, a.refund_charge, a.refund_id" +
+		" FROM {s}attempts a JOIN {s}slots s ON s.id = a.slot WHERE "
+	s.briefs = s.text(brief + "a.id = ANY ($1::text[]::uuid[])")
+	s.briefsOfCharges = s.text(brief + "a.charge_id <> '' AND a.charge_id = ANY ($1::text[])")
+
+	s.latest = s.text("SELECT max(updated_at), clock_timestamp() FROM (SELECT updated_at FROM {s}attempts ORDER BY seq DESC LIMIT 256) AS newest")
+	s.outbox()
+	return s
+}
+
+// text fills in where the tables are.
+func (s *statements) text(t string) string {
+	return strings.ReplaceAll(t, "{s}", s.schema+"chargeonce_")
+}
+
+// read lists columns in the types in which they are decoded.
+func read(prefix string, cols []column) string {
+	all := make([]string, len(cols))
+	for i, c := range cols {
+		all[i] = prefix + c.name
+		if c.kind == "json" || c.kind == "uuid" {
+			all[i] += "::text"
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// waited is whether commits are waited for, by the transaction itself; where a condition holds, they are made to be.
+func waited(force string) string {
+	const setting = "current_setting('synchronous_commit')"
+	return "CASE WHEN " + force + " AND " + setting + " = 'off' THEN set_config('synchronous_commit', 'on', true) ELSE " + setting + " END"
+}
+
+// tell is the parts of a statement that write the events of an input's rows, and put them into the outbox of each relay.
+// written is a condition or a join on i, the input.
+func (s *statements) tell(written string) string {
+	return ", told_events AS (INSERT INTO {s}events (attempt_id, version, " + names("", eventColumns) + ")" +
+		" SELECT i.id::uuid, i.version, " + given("i.", eventInput()) + " FROM input i " + written + ")" +
+		", told_relays AS (INSERT INTO {s}outbox (relay, attempt_id, version, at)" +
+		" SELECT r.name, i.id::uuid, i.version, i.event_at FROM input i " + written + " CROSS JOIN {s}relays r)"
+}
+
+func (s *statements) told1(done string) string {
+	return s.tell("JOIN " + done + " ON " + done + ".id = i.id::uuid")
+}
+
+// writeFirst writes slots that are not there yet, each with its first attempt. It waits for nobody: whoever starts a slot holds the
+// lock of its name until the end of his transaction, and where somebody else does nothing is written.
+func (s *statements) writeFirst(many bool) string {
+	fixed := slices.Concat(fixedColumns, stateColumns, claimColumns)
+	durable := fmt.Sprintf("$%d::boolean", len(firstInput)+1)
+	return s.text("WITH input AS MATERIALIZED (" + input(firstInput, many) + ")" +
+		", present AS MATERIALIZED (SELECT clock_timestamp() AS now, " + waited(durable) + " AS sync)" +
+		", free AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS locked FROM input i, present p WHERE p.sync <> 'off'" +
+		" AND (i.decided IS NULL OR p.now BETWEEN i.decided - " + stale + " AND i.decided + " + stale + "))" +
+		", made AS (INSERT INTO {s}slots (order_id, account, purpose, live) SELECT f.order_id, f.account, f.purpose, f.live::uuid" +
+		" FROM free f WHERE f.locked ORDER BY f.order_id, f.account, f.purpose ON CONFLICT DO NOTHING RETURNING id, order_id, account, purpose)" +
+		", done AS MATERIALIZED (SELECT m.id AS slot, i.id AS attempt FROM made m JOIN input i" +
+		" ON i.order_id = m.order_id AND i.account = m.account AND i.purpose = m.purpose)" +
+		", started AS (INSERT INTO {s}attempts (slot, " + names("", fixed) + ") SELECT d.slot, " + given("i.", fixed) +
+		" FROM done d JOIN input i ON i.id = d.attempt)" +
+		s.tell("JOIN done ON done.attempt = i.id") +
+		" SELECT p.now, p.sync, done.attempt FROM present p LEFT JOIN done ON true")
+}
+
+// writeNext writes the next states of attempts that are still as their callers know them. It waits for nobody: of what somebody
+// else has locked nothing is written. Slots are locked before attempts.
+func (s *statements) writeNext(in, cols []column, many bool) string {
+	durable := fmt.Sprintf("$%d::boolean", len(in)+1)
+	return s.text("WITH input AS MATERIALIZED (" + input(in, many) + ")" +
+		", present AS MATERIALIZED (SELECT clock_timestamp() AS now, " + waited(durable) + " AS sync)" +
+		", done AS MATERIALIZED (SELECT s.id AS slot, a.id AS attempt FROM input i JOIN present p ON p.sync <> 'off'" +
+		" JOIN {s}attempts a ON a.id = i.id::uuid JOIN {s}slots s ON s.id = a.slot" +
+		" WHERE a.version = i.old_version AND a.next_check_at IS NOT DISTINCT FROM i.old_next_check_at AND (NOT i.frees OR s.live = a.id)" +
+		" AND (i.decided IS NULL OR p.now BETWEEN i.decided - " + stale + " AND i.decided + " + stale + ")" +
+		" ORDER BY s.id FOR NO KEY UPDATE OF s, a SKIP LOCKED)" +
+		", freed AS (UPDATE {s}slots s SET live = NULL FROM done d JOIN input i ON i.id::uuid = d.attempt WHERE s.id = d.slot AND i.frees)" +
+		", changed AS (UPDATE {s}attempts a SET " + set(cols) + " FROM input i, done d WHERE a.id = d.attempt AND i.id::uuid = d.attempt)" +
+		s.tell("JOIN done ON done.attempt = i.id::uuid") +
+		" SELECT p.now, p.sync, done.attempt::text FROM present p LEFT JOIN done ON true")
+}
+
+// writeDue takes what is due: $1 the time, NULL for the server's, $2 how many, $3 for how long, in microseconds.
+func (s *statements) writeDue(condition string) string {
+	return s.text("WITH present AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, clock_timestamp() AS server)" +
+		", due AS MATERIALIZED (SELECT a.id, a.next_check_at, a.seq FROM {s}attempts a WHERE a.next_check_at <= (SELECT now FROM present)" + condition +
+		" ORDER BY a.next_check_at, a.seq LIMIT $2::bigint FOR NO KEY UPDATE SKIP LOCKED)" +
+		", taken AS (UPDATE {s}attempts a SET next_check_at = (SELECT now FROM present) + $3::bigint * interval '1 microsecond'" +
+		" FROM due d WHERE a.id = d.id RETURNING a.*)" +
+		" SELECT a.seq, s.id, s.closed_at, s.account, s.order_id, s.purpose, " + read("a.", attemptColumns) + ", (SELECT server FROM present)" +
+		" FROM taken a JOIN {s}slots s ON s.id = a.slot JOIN due d ON d.id = a.id ORDER BY d.next_check_at, d.seq")
+}
