@@ -25,6 +25,8 @@ type Store interface {
 	Apply(ctx context.Context, steps ...*attempt.Step) error
 }
 
+var _ Store = attempt.Store(nil)
+
 // Source is a report that can be opened twice: first it is read to see whether it is whole.
 type Source struct {
 	Name string // for messages

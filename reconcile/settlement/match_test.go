@@ -403,6 +403,26 @@ ours_only 3 approved: approved, and no report has it
 	})
 }
 
+// A report without a line covers no time: what came before the first one with lines is still not its affair.
+func TestEmptyReport(t *testing.T) {
+	forStores(t, func(t *testing.T, s *shop) {
+		s.put(1, attempt.StatusApproved, "10.00", day1)
+		s.put(2, attempt.StatusApproved, "20.00", day1.Add(-time.Hour))
+		report, text := s.match(Options{}, file("empty.csv"))
+		if text != "" || report.Differences() || len(report.Files) != 1 {
+			t.Errorf("%s%+v", text, report)
+		}
+		_, text = s.match(Options{}, file("f", charged(1, "10.00", day1)))
+		same(t, text, "4 matched 1 approved\n")
+		// A quiet day, said to be one: then who has no line is told.
+		_, text = s.match(Options{From: day1, To: day1.Add(24 * time.Hour), ReadOnly: true}, file("empty.csv"))
+		same(t, text, "")
+		s.put(3, attempt.StatusApproved, "30.00", day1.Add(time.Hour))
+		_, text = s.match(Options{From: day1, To: day1.Add(24 * time.Hour), Margin: time.Hour, ReadOnly: true}, file("empty.csv"))
+		same(t, text, "ours_only 3 approved: approved, and no report has it\n")
+	})
+}
+
 // A refused report is refused before anything of it, or of those beside it, is imported.
 func TestRefusedReportImportsNothing(t *testing.T) {
 	forStores(t, func(t *testing.T, s *shop) {

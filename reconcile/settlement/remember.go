@@ -99,6 +99,9 @@ func (m *matcher) rememberFile(i int, s Summary) error {
 	if note.First.IsZero() {
 		note.First, note.Last = m.report.From, m.report.To
 	}
+	if note.First.IsZero() || note.Last.IsZero() { // no lines: it covers no time that is known
+		return nil
+	}
 	data, err := json.Marshal(note)
 	if err != nil {
 		return err
