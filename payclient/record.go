@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/chance"
 )
 
 // recordSends stores the end of a claim with the log of its sends. It returns the attempt as stored and the time by the
@@ -76,7 +76,7 @@ func (c *Client) recordUntilStored(ctx context.Context, rec *attempt.Record, kno
 	defer context.AfterFunc(c.closing, cancel)()
 	wait := 10 * time.Millisecond
 	for {
-		timer := time.NewTimer(wait + rand.N(wait)) //nolint:gosec // chance, not secrecy
+		timer := time.NewTimer(wait + chance.Below(wait))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/chance"
 )
 
 var (
@@ -312,10 +312,7 @@ func (s *sending) backoff(n int) time.Duration {
 		wait += wait / 2
 	}
 	wait = min(wait, s.client.cfg.MaxWait)
-	if most := int64(wait / 5); most > 0 {
-		wait += time.Duration(rand.Int64N(most + 1)) //nolint:gosec // chance, not secrecy
-	}
-	return wait
+	return wait + chance.Below(wait/5+1)
 }
 
 // connectionAge is how long kept connections are used before the provider's name is looked up anew: a kept connection

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/chance"
 )
 
 // Reconciler looks after open attempts and owed money. It is safe for concurrent use, and any number of them may work on one
@@ -87,10 +87,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 
 // pause returns how long to wait after a pass.
 func (r *Reconciler) pause(report Report) time.Duration {
-	wait := r.cfg.Every
-	if fifth := int64(wait / 5); fifth > 0 {
-		wait += time.Duration(rand.Int64N(fifth)) //nolint:gosec // so that instances do not wake together, no secret
-	}
+	wait := r.cfg.Every + chance.Below(r.cfg.Every/5) // so that instances do not wake together
 	if report.Next > 0 {
 		wait = min(wait, max(report.Next, min(r.cfg.Every, time.Second)))
 	}
