@@ -117,7 +117,7 @@ type reconciling struct {
 	asked   int
 	useless int // answers that cannot be relied on
 	last    standing
-	summary string
+	counts  string // of what stood after the pass before
 }
 
 func (w *work) reconcile(watch, all bool) error {
@@ -321,10 +321,10 @@ func (r *reconciling) passed(_ context.Context, report reconcile.Report, failure
 			r.failed = err
 		}
 	}
-	text := passText(report)
-	summary := last.text()
+	text, summary := passText(report), last.text(r.watch)
 	// A watch says what is new; that nothing is, once.
-	if summary != r.summary || report.Taken > 0 {
+	counts := fmt.Sprint(last.Open, last.RefundsOwed, last.ReviewsOwed, last.AskingEnded, last.Elsewhere)
+	if counts != r.counts || report.Taken > 0 {
 		for _, line := range nonEmpty([]string{text, r.uselessText(report), summary}) {
 			r.tell("%s", line)
 		}
@@ -332,7 +332,7 @@ func (r *reconciling) passed(_ context.Context, report reconcile.Report, failure
 			r.tell("%s", line)
 		}
 	}
-	r.summary, r.asked, r.useless = summary, 0, 0
+	r.counts, r.asked, r.useless = counts, 0, 0
 }
 
 func (r *reconciling) uselessText(report reconcile.Report) string {
@@ -381,7 +381,7 @@ func passText(p reconcile.Report) string {
 }
 
 // text says what is open and owed.
-func (s *standing) text() string {
+func (s *standing) text(watched bool) string {
 	if s.settled() {
 		return "nothing is open, nothing is owed"
 	}
@@ -397,7 +397,10 @@ func (s *standing) text() string {
 	}
 	text := strings.Join(parts, ", ")
 	if s.notDue > 0 {
-		text += fmt.Sprintf("; %d not due, the first in %s: --all asks now", s.notDue, about(time.Until(s.next)))
+		text += fmt.Sprintf("; %d not due, the first in %s", s.notDue, about(time.Until(s.next)))
+		if !watched {
+			text += ": --all asks now"
+		}
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(s.places), func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }) {
 		text += fmt.Sprintf("; %d at another place, %s, where this command does not ask", s.places[place], placeText(place))

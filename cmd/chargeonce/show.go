@@ -46,7 +46,7 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 	}
 	for _, c := range one.Charges {
 		if c.Refunded != 0 {
-			field("given back", fmt.Sprintf("%s of charge %s, %s", refundedOf(c), c.ID, c.Amount))
+			field("given back", fmt.Sprintf("%s of the %s of charge %s", refundedOf(c), c.Amount, c.ID))
 		}
 	}
 	field("reference", one.Reference)
@@ -62,7 +62,7 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 		field("asking ended", stamp(one.AskingEndedAt)+": a person has to decide, see attempts resolve")
 	}
 	if !one.UnwantedAt.IsZero() {
-		field("cancelled", stamp(one.UnwantedAt)+": the order takes no payment, money of it is owed back")
+		field("cancelled", stamp(one.UnwantedAt)+": the order takes no payment any more")
 	}
 	for _, d := range one.Duties {
 		field("duty", dutyText(d))
