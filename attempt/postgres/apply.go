@@ -59,6 +59,8 @@ func keyOf(step *attempt.Step) string {
 		slot = step.Guess.Slot
 	case step.ID != "":
 		return step.ID
+	case step.Do == nil && step.Once != nil: // only keeps a note
+		return "\x00" + step.Once.Scope + "\x00" + step.Once.ID
 	}
 	return slot.Order + "\x00" + slot.Account + "\x00" + slot.Purpose
 }

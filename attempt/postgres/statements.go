@@ -177,11 +177,11 @@ func (s *statements) writeNext(in, cols []column, many bool) string {
 
 // writeDue takes what is due: $1 the time, NULL for the server's, $2 how many, $3 for how long, in microseconds.
 func (s *statements) writeDue(condition string) string {
-	return s.text("WITH present AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, clock_timestamp() AS server)" +
+	return s.text("WITH present AS MATERIALIZED (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now)" +
 		", due AS MATERIALIZED (SELECT a.id, a.next_check_at, a.seq FROM {s}attempts a WHERE a.next_check_at <= (SELECT now FROM present)" + condition +
 		" ORDER BY a.next_check_at, a.seq LIMIT $2::bigint FOR NO KEY UPDATE SKIP LOCKED)" +
 		", taken AS (UPDATE {s}attempts a SET next_check_at = (SELECT now FROM present) + $3::bigint * interval '1 microsecond'" +
 		" FROM due d WHERE a.id = d.id RETURNING a.*)" +
-		" SELECT a.seq, s.id, s.closed_at, s.account, s.order_id, s.purpose, " + read("a.", attemptColumns) + ", (SELECT server FROM present)" +
+		" SELECT a.seq, s.id, s.closed_at, s.account, s.order_id, s.purpose, " + read("a.", attemptColumns) + ", (SELECT now FROM present)" +
 		" FROM taken a JOIN {s}slots s ON s.id = a.slot JOIN due d ON d.id = a.id ORDER BY d.next_check_at, d.seq")
 }
