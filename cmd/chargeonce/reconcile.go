@@ -94,7 +94,7 @@ type standing struct {
 	places map[batch.Place]int
 	notDue int       // of the open ones here, those that nobody was to look at yet
 	next   time.Time // of those, when the first is
-	person []string  // what a person has to do
+	todo   []string  // what is to be done
 }
 
 func (s *standing) settled() bool { return s.Open+s.RefundsOwed+s.ReviewsOwed == 0 }
@@ -328,11 +328,12 @@ func (r *reconciling) passed(_ context.Context, report reconcile.Report, failure
 		for _, line := range nonEmpty([]string{text, r.uselessText(report), summary}) {
 			r.tell("%s", line)
 		}
-		for _, line := range last.person {
+		for _, line := range last.todo {
 			r.tell("%s", line)
 		}
 	}
 	r.counts, r.asked, r.useless = counts, 0, 0
+	clear(r.told) // of questions before refunds, which nothing above tells of
 }
 
 func (r *reconciling) uselessText(report reconcile.Report) string {
@@ -408,8 +409,18 @@ func (s *standing) text(watched bool) string {
 	return text
 }
 
-// maxPerson bounds how many lines tell what a person has to do.
-const maxPerson = 20
+// maxTold bounds how many lines tell what is to be done.
+const maxTold = 20
+
+// do notes what is to be done.
+func (s *standing) do(format string, args ...any) {
+	switch {
+	case len(s.todo) < maxTold:
+		s.todo = append(s.todo, fmt.Sprintf(format, args...))
+	case len(s.todo) == maxTold:
+		s.todo = append(s.todo, "and more: attempts list --owing, attempts list --open")
+	}
+}
 
 // stand reads what is open and owed.
 func (r *reconciling) stand(ctx context.Context) (standing, error) {
@@ -424,12 +435,6 @@ func (r *reconciling) stand(ctx context.Context) (standing, error) {
 		s.places[at]++
 		return true
 	}
-	person := func(format string, args ...any) {
-		if s.person = append(s.person, fmt.Sprintf(format, args...)); len(s.person) > maxPerson {
-			s.person[maxPerson] = "a person has to look at more: attempts list --owing, attempts list --open"
-			s.person = s.person[:maxPerson+1]
-		}
-	}
 	for a, err := range r.store.List(ctx, attempt.Filter{Open: true}) {
 		if err != nil {
 			return s, err
@@ -442,7 +447,7 @@ func (r *reconciling) stand(ctx context.Context) (standing, error) {
 		switch {
 		case !a.AskingEndedAt.IsZero():
 			s.AskingEnded++
-			person("a person has to decide: order %s, %s, nobody knows: attempts resolve %s", a.Slot, a.Amount, a.ID)
+			s.do("a person has to decide: order %s, %s, nobody knows: attempts resolve %s", a.Slot, a.Amount, a.ID)
 		case !away && a.NextCheckAt.After(now):
 			if s.notDue++; s.next.IsZero() || a.NextCheckAt.Before(s.next) {
 				s.next = a.NextCheckAt
@@ -461,9 +466,10 @@ func (r *reconciling) stand(ctx context.Context) (standing, error) {
 			case !d.MetAt.IsZero():
 			case d.Kind == attempt.DutyRefund:
 				s.RefundsOwed++
+				s.do("a refund is owed: order %s, charge %s, %s (%s), attempt %s", a.Slot, d.ChargeID, d.Amount, reasonText(attempt.Reason(d.Why)), a.ID)
 			default:
 				s.ReviewsOwed++
-				person("a person has to look: order %s, charge %s, %s (%s): attempts resolve %s", a.Slot, d.ChargeID, d.Amount, reasonText(attempt.Reason(d.Why)), a.ID)
+				s.do("a person has to look: order %s, charge %s, %s (%s): attempts resolve %s", a.Slot, d.ChargeID, d.Amount, reasonText(attempt.Reason(d.Why)), a.ID)
 			}
 		}
 	}

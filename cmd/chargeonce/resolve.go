@@ -231,7 +231,7 @@ func placeOf(p attempt.Place) batch.Place { return batch.Place(p) }
 
 // news tells whether something is known of an attempt that was not: more than that the provider has said the same once more.
 func news(before, after attempt.Attempt) bool {
-	return before.Status != after.Status || !slices.Equal(before.Charges, after.Charges) || !slices.Equal(before.Duties, after.Duties) ||
+	return before.Status != after.Status || before.Fence != after.Fence || before.Sends != after.Sends || !slices.Equal(before.Charges, after.Charges) || !slices.Equal(before.Duties, after.Duties) ||
 		before.AskingEndedAt != after.AskingEndedAt || before.UnwantedAt != after.UnwantedAt
 }
 
