@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -17,7 +18,7 @@ import (
 // The order runs out of time while the payment is unknown, and the provider books it later: the order stays cancelled, and the
 // money goes back once, by a refund with its own key whose own lost answer is cleared up like a charge's.
 func TestS1LatePaymentIsRefunded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		r.wantStock("mug", 20, 19)
@@ -57,7 +58,7 @@ func TestS1LatePaymentIsRefunded(t *testing.T) {
 // Success is told by the answer, by two deliveries of an event, by the relay and by whoever asks: the order is confirmed once,
 // the goods leave the stock once, and nothing is given back.
 func TestS2SuccessToldTwiceIsNoRefund(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRigWith(t, "webhook-twice")
 		id := r.order(`{"sku":"shirt","quantity":3}`)
 		r.pay(id, "tok_visa", http.StatusOK)
@@ -89,7 +90,7 @@ func TestS3TimeoutAndApprovalAtOnce(t *testing.T) {
 	if testing.Short() {
 		orders = 100
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRigWith(t, "webhook-lost")
 		r.addStock("mug", orders)
 		var customers sync.WaitGroup
@@ -191,7 +192,7 @@ func TestS5Timings(t *testing.T) {
 			}
 		})
 	}
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		cfg := newRig(t).config()
 		cfg.Timings = Timings{Order: time.Hour, Reservation: time.Minute, ProviderHold: 2 * time.Hour}
 		if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "timings: the order time-out (1h0m0s) must be shorter") {
@@ -203,7 +204,7 @@ func TestS5Timings(t *testing.T) {
 // The order is cancelled before anything was paid, or with an attempt prepared; the message to pay comes afterwards: nothing
 // is sent.
 func TestS6CancelledBeforeThePayment(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		never := r.order(oneMug)
 		if status, v := r.do("POST", "/orders/"+never+"/cancel", ""); status != http.StatusOK || v.Message != "Cancelled. Nothing was charged." {

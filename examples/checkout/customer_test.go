@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,7 +20,7 @@ import (
 // Two clicks at once: one call sends, the other is told that the payment is being verified, and clicks after that are told what
 // became of it.
 func TestDoubleClick(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		var mu sync.Mutex
@@ -47,7 +48,7 @@ func TestDoubleClick(t *testing.T) {
 
 // The provider does not answer in time, and the customer tries again: the same key, and the charge that was made meanwhile (P4).
 func TestTryAgainButton(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		first := r.pay(id, "tok_book_after_15s", http.StatusAccepted)
@@ -65,7 +66,7 @@ func TestTryAgainButton(t *testing.T) {
 // A declined card is told again without a request, unless the customer asks for it knowing of the decline; another card is a new
 // payment (P9).
 func TestDeclinedCard(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		v := r.pay(id, "tok_insufficient_funds", http.StatusPaymentRequired)
@@ -94,7 +95,7 @@ func TestDeclinedCard(t *testing.T) {
 
 // The customer leaves the bank's page half-way and takes another card: the first payment is voided, and the second one pays.
 func TestAnotherCardInsteadOfConfirming(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		if v := r.pay(id, "tok_requires_action", http.StatusAccepted); v.NextAction == "" || !strings.HasPrefix(v.Message, "Please confirm") {
@@ -113,7 +114,7 @@ func TestAnotherCardInsteadOfConfirming(t *testing.T) {
 
 // The order runs out of time while the customer is at the bank: the payment is voided, not only forgotten.
 func TestTimeoutVoidsWhatIsPending(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		r.pay(id, "tok_requires_action", http.StatusAccepted)
@@ -127,7 +128,7 @@ func TestTimeoutVoidsWhatIsPending(t *testing.T) {
 
 // No connection: the request never left, the customer is told so, and may click again.
 func TestProviderUnreachable(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		r.bank.ClearFaults()
@@ -143,7 +144,7 @@ func TestProviderUnreachable(t *testing.T) {
 
 // The customer's browser goes away while the payment is sent: it is brought to its end all the same.
 func TestBrowserGoesAway(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
@@ -157,7 +158,7 @@ func TestBrowserGoesAway(t *testing.T) {
 
 // The provider tells later that the payment has succeeded; nobody asks for it.
 func TestWebhookConfirms(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRigWith(t, "answer")
 		id := r.order(oneMug)
 		r.pay(id, "tok_pending_then_succeeded_90s", http.StatusAccepted) // the first question would come after 2 min
@@ -171,7 +172,7 @@ func TestWebhookConfirms(t *testing.T) {
 
 // The process ends between the commit and the send: whoever clicks next sends the attempt that is there.
 func TestRestartBeforeTheSend(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		_, started, err := r.startPayment(t.Context(), id, attempt.Token("tok_visa"), "")
@@ -190,7 +191,7 @@ func TestRestartBeforeTheSend(t *testing.T) {
 
 // The very first process dies before its order learns that it was paid, and before its relay has run.
 func TestOutcomeBeforeTheFirstRelay(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.stop()
 		r.file = filepath.Join(t.TempDir(), "shop.db")
@@ -221,7 +222,7 @@ func TestOutcomeBeforeTheFirstRelay(t *testing.T) {
 // The payment is known to the store, and the shop down until the reservation is over and the last print sold to somebody else:
 // the order is cancelled and the money goes back.
 func TestSoldOutBeforeThePaymentWasKnown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		late := r.order(`{"sku":"print","quantity":1}`)
 		_, started, err := r.startPayment(t.Context(), late, attempt.Token("tok_visa"), "")
@@ -260,7 +261,7 @@ func TestSoldOutBeforeThePaymentWasKnown(t *testing.T) {
 // Money turns up on an attempt that was given up, after the customer has paid by another card: it is given back, and the order
 // stays confirmed (R9).
 func TestLateMoneyBesideAPaidOrder(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.stop()
 		r.tune = func(c *Config) {
@@ -282,7 +283,7 @@ func TestLateMoneyBesideAPaidOrder(t *testing.T) {
 // The shop's file was lost after a payment, and the order is made anew: the event about the first charge waits for its attempt,
 // and is adopted when that is there.
 func TestEventBeforeItsAttempt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRigWith(t, "answer")
 		r.stop()
 		namespace := uuid.MustParse("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -314,7 +315,7 @@ func TestEventBeforeItsAttempt(t *testing.T) {
 
 // An operator cancels an order behind the shop's back.
 func TestOperatorCancels(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		r.pay(id, "tok_pending", http.StatusAccepted)
@@ -335,7 +336,7 @@ func TestOperatorCancels(t *testing.T) {
 }
 
 func TestRequestsThatAreRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		id := r.order(oneMug)
 		paid := r.order(oneMug)

@@ -199,12 +199,6 @@ func (r *rig) slotOf(id string) attempt.View {
 	return v
 }
 
-// bubble runs a test in a synctest bubble.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, test)
-}
-
 // pass lets time pass, and everything that is due happen.
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
