@@ -1,9 +1,14 @@
 package attempt
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
+
+// MaxWhyLength bounds a reason that a person or a host gives, in bytes.
+const MaxWhyLength = 500
 
 // Closing says that an order was cancelled: its slot takes no payment any more, for ever.
 type Closing struct {
@@ -24,6 +29,19 @@ type Cancel struct {
 	View View // the slot after it, once Apply has returned nil
 	// Before says that the slot was closed already; nothing has changed then.
 	Before bool
+}
+
+// Validate reports a slot that is none, and a reason that cannot be kept: too long, not plain text, or with a card number.
+func (c *Cancel) Validate() error {
+	return errors.Join(c.Slot.Validate(), validWhy("why", c.Why, 0))
+}
+
+// validWhy reports a text of a person's that cannot be kept and shown.
+func validWhy(field, text string, least int) error {
+	if holdsCard(text) {
+		return fmt.Errorf("%s: holds what looks like a card number", field)
+	}
+	return validText(field, text, least, MaxWhyLength)
 }
 
 // Step returns the step to apply.

@@ -98,6 +98,9 @@ func (r Resolution) allowed(a Attempt, v View) error {
 	if r.Why == "" {
 		return no("a reason is required")
 	}
+	if err := errors.Join(validWhy("reason", r.Why, 1), validWhy("proof", r.Proof, 0), validText("charge id", r.ChargeID, 0, MaxRefundIDLength)); err != nil {
+		return no("%v", err)
+	}
 	if until := a.ClaimedUntil(v.Now); !until.IsZero() {
 		return no("somebody may be sending it until %s", until.Format("15:04:05Z"))
 	}

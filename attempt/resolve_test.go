@@ -2,6 +2,7 @@ package attempt_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,5 +201,26 @@ func TestResolve_DecisionStands(t *testing.T) {
 	s.webhook(1, heldLess)
 	if d := s.nth(1).Duties[0]; d.Kind != attempt.DutyReview {
 		t.Errorf("turned back into %s", d.Kind)
+	}
+}
+
+// What a person writes is kept and shown for years: no card number gets into it.
+func TestResolve_Texts(t *testing.T) {
+	s := open(t)
+	situations["unknown"](s)
+	for _, r := range []attempt.Resolution{
+		{Kind: attempt.ResolvedNotCharged, Why: "card 4111 1111 1111 1111 was not charged"},
+		{Kind: attempt.ResolvedNotCharged, Why: "fine", Proof: "mail about 4111111111111111"},
+		{Kind: attempt.ResolvedNotCharged, Why: "two\nlines"},
+		{Kind: attempt.ResolvedNotCharged, Why: strings.Repeat("x", 501)},
+		{Kind: attempt.ResolvedCharged, Why: "fine", ChargeID: "ch_\x00"},
+	} {
+		if _, err := s.resolve(1, 0, r); !errors.Is(err, attempt.ErrNotResolvable) || strings.Contains(err.Error(), "1111") {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	c := attempt.Cancel{Slot: s.slot(), Why: "card 4111 1111 1111 1111"}
+	if err := c.Validate(); err == nil || strings.Contains(err.Error(), "1111") {
+		t.Errorf("cancelled because of a card number: %v", err)
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
@@ -78,19 +75,12 @@ func (c *Client) CancelOrderTx(ctx context.Context, tx attempt.Tx, slot attempt.
 	return tellCancelled(step.View), nil
 }
 
-// maxWhy bounds the reason for cancelling an order, in bytes.
-const maxWhy = 500
-
 func (c *Client) cancelling(slot attempt.Slot, why string) (*attempt.Cancel, error) {
-	slot = slot.WithDefaults()
-	err := slot.Validate()
-	if len(why) > maxWhy || !utf8.ValidString(why) || strings.ContainsFunc(why, unicode.IsControl) {
-		err = errors.Join(err, fmt.Errorf("why: want at most %d bytes of UTF-8 without control characters", maxWhy))
-	}
-	if err != nil {
+	step := &attempt.Cancel{Slot: slot.WithDefaults(), Who: c.cfg.Who, Why: why, Schedule: c.schedule}
+	if err := step.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w; the order is not cancelled", attempt.ErrInvalidIntent, err)
 	}
-	return &attempt.Cancel{Slot: slot, Who: c.cfg.Who, Why: why, Schedule: c.schedule}, nil
+	return step, nil
 }
 
 // tellCancelled tells of a closed slot.
