@@ -30,6 +30,9 @@ func TestS1LatePaymentIsRefunded(t *testing.T) {
 		r.want(id, StateCancelled, "Cancelled. Should your payment still go through, it is given back.")
 		r.wantStock("mug", 20, 20)
 		r.wantBooks(0, 0)
+		if v := r.pay(id, "tok_visa", http.StatusGone); v.Message != "Cancelled. Should your payment still go through, it is given back." {
+			t.Errorf("nobody knows what became of the first card, and the customer is told: %+v", v)
+		}
 
 		// The refund is made and its answer lost, and nobody can be asked about it.
 		refunds := fakeprovider.Match{Path: "/v1/refunds"}

@@ -136,6 +136,7 @@ func TestProviderUnreachable(t *testing.T) {
 		if v := r.pay(id, "tok_visa", http.StatusServiceUnavailable); v.Message != "Nothing was charged by this request. Please try again." {
 			t.Errorf("answer: %+v", v)
 		}
+		r.want(id, StatePending, "Waiting for your payment.")
 		r.bank.ClearFaults()
 		r.pay(id, "tok_mastercard", http.StatusOK) // what never left may be replaced by another card
 		r.wantBooks(1, 0)
@@ -179,7 +180,7 @@ func TestRestartBeforeTheSend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.want(id, StatePending, "")
+		r.want(id, StatePending, "Waiting for your payment.")
 		r.stop()
 		r.open()
 		if v := r.pay(id, "tok_visa", http.StatusOK); v.Attempt != started.AttemptID {
@@ -326,12 +327,21 @@ func TestOperatorCancels(t *testing.T) {
 		r.want(id, StateCancelled, "Cancelled. Nothing was charged.")
 		r.wantStock("mug", 20, 20)
 
+		confirmed := r.order(oneMug) // the money goes back, and somebody has to see to the goods
+		r.pay(confirmed, "tok_visa", http.StatusOK)
+		if _, err := r.client.CancelOrder(t.Context(), attempt.Slot{Order: confirmed}, "fraud"); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		r.want(confirmed, StateConfirmed, "Your order was paid, and money was given back.")
+		r.wantBooks(1, 1)
+
 		fresh := r.order(oneMug)
 		if _, err := r.client.CancelOrder(t.Context(), attempt.Slot{Order: fresh}, "fraud"); err != nil {
 			t.Fatal(err)
 		}
 		r.pay(fresh, "tok_visa", http.StatusGone)
-		r.wantBooks(0, 0)
+		r.wantBooks(1, 1)
 	})
 }
 

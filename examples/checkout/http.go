@@ -113,6 +113,9 @@ func (s *Shop) writeStatus(w http.ResponseWriter, r *http.Request, status int, o
 func messageOf(o Order, res payclient.Result) string {
 	switch o.State {
 	case StateConfirmed:
+		if givenBack(res) {
+			return "Your order was paid, and money was given back."
+		}
 		return "Paid. Your order is confirmed."
 	case StateCancelled:
 		switch {
@@ -120,15 +123,17 @@ func messageOf(o Order, res payclient.Result) string {
 			return "Cancelled. Your payment is being given back."
 		case givenBack(res):
 			return "Cancelled. Your payment was given back."
-		case res.Moved == payclient.MovedMaybe && res.AttemptID != "":
+		case res.Moved == payclient.MovedMaybe:
 			return "Cancelled. Should your payment still go through, it is given back."
 		}
 		return "Cancelled. Nothing was charged."
 	case StatePending:
-		if res.NextAction != "" {
+		switch {
+		case res.NextAction != "":
 			return "Please confirm the payment with your bank."
+		case res.Moved != payclient.MovedNo:
+			return "Your payment is being verified."
 		}
-		return "Your payment is being verified."
 	}
 	if res.Outcome == payclient.Declined {
 		return "Your card was declined. Please try another one."

@@ -93,7 +93,7 @@ func run(ctx context.Context, listen, db string, log *slog.Logger, ready func(ur
 	mux.Handle("/_fake/", bank) // the provider's books, for the demonstration
 	server := &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	serving, fail := context.WithCancelCause(ctx)

@@ -141,10 +141,15 @@ func (s *Shop) learn(ctx context.Context, e attempt.Event) error {
 		s.log.Warn("an attempt of no order of ours", "attempt", a.ID, "order", a.Slot.Order)
 		return nil
 	}
-	if err == nil && e.What == attempt.WhatCancelled && !a.Status.Final() {
+	switch {
+	case err != nil || e.What != attempt.WhatCancelled:
+		return err
+	case o.State == StateConfirmed:
+		s.log.Error("a confirmed order was cancelled by an operator: its money goes back, stop the goods", "order", o.ID)
+	case !a.Status.Final():
 		s.askAboutCancelled(ctx, o)
 	}
-	return err
+	return nil
 }
 
 // cancelLate cancels orders that were not paid in time, until ctx ends.

@@ -18,7 +18,8 @@ func (s *Shop) PayOrder(ctx context.Context, id string, source attempt.Source, a
 	o, res, err := s.startPayment(ctx, id, source, again)
 	switch {
 	case err == nil && o.State == StateCancelled:
-		return o, res, &attempt.CancelledError{Slot: o.slot()}
+		res, err = s.client.Status(ctx, o.slot()) // what is told of it may still be "perhaps"
+		return o, res, errors.Join(&attempt.CancelledError{Slot: o.slot()}, err)
 	case err == nil:
 		// Committed. Should the process end here, the attempt is there for whoever pays the order next.
 		res, err = s.client.Send(ctx, res.AttemptID, source)
@@ -36,7 +37,7 @@ func (s *Shop) PayOrder(ctx context.Context, id string, source attempt.Source, a
 		s.log.WarnContext(ctx, "the order will learn of its payment by the relay", "order", id, "error", settleErr)
 		return o, res, err
 	}
-	if settled.State == StateCancelled && (res.Open() || err != nil) {
+	if settled.State == StateCancelled && res.Open() {
 		s.askAboutCancelled(ctx, settled)
 	}
 	return settled, res, err
