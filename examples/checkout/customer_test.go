@@ -93,6 +93,26 @@ func TestDeclinedCard(t *testing.T) {
 	})
 }
 
+// A card that was started and never sent gives way to another one; an old request for it charges nothing, and the customer may
+// come back to it knowing what happened since.
+func TestBackToTheFirstCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		id := r.order(oneMug)
+		if _, _, err := r.startPayment(t.Context(), id, attempt.Token("tok_visa"), ""); err != nil { // and the process ends
+			t.Fatal(err)
+		}
+		r.pay(id, "tok_declined", http.StatusPaymentRequired)
+		r.pay(id, "tok_visa", http.StatusConflict)
+		r.wantBooks(0, 0)
+		newest := r.want(id, StateOpen, "Your card was declined.").Attempt
+		if status, v := r.do("POST", "/orders/"+id+"/pay", `{"source":"tok_visa","again":"`+newest+`"}`); status != http.StatusOK {
+			t.Errorf("again: %d %+v", status, v)
+		}
+		r.wantBooks(1, 0)
+	})
+}
+
 // The customer leaves the bank's page half-way and takes another card: the first payment is voided, and the second one pays.
 func TestAnotherCardInsteadOfConfirming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

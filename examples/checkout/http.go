@@ -16,7 +16,7 @@ import (
 //
 //	POST /orders              {"items":[{"sku":"mug","quantity":2}]}
 //	GET  /orders/{id}         the status page
-//	POST /orders/{id}/pay     {"source":"tok_visa"}; "again" with the attempt of a decline that the customer has seen
+//	POST /orders/{id}/pay     {"source":"tok_visa"}, and "again" to try a card once more that was used before, see View.Attempt
 //	POST /orders/{id}/cancel
 //	POST /webhooks/payments   for the provider
 //
@@ -37,7 +37,8 @@ type View struct {
 	State   State  `json:"state,omitempty"`
 	Total   string `json:"total,omitempty"`
 	Message string `json:"message"`
-	// Attempt names the last attempt to pay. After a decline it is what "again" must be to try the same card once more.
+	// Attempt names the attempt that this is told of. After a decline, the one on the status page is what "again" must be to try
+	// a card once more that was used before.
 	Attempt string `json:"attempt,omitempty"`
 	Decline string `json:"decline_code,omitempty"`
 	// NextAction is where the customer must go to confirm the payment.
