@@ -1,0 +1,262 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/payclient"
+)
+
+// sometimes are the things that must have happened over the seeds of a suite: a simulator in which they never happen proves
+// nothing about them.
+var sometimes = []string{
+	"charged, and the answer was lost",
+	"not charged, and no answer",
+	"proven not sent after an earlier send that may have been executed",
+	"claim taken over after it had expired",
+	"claim that expired while its sender was frozen",
+	"sender frozen before its first byte",
+	"request that reached the provider after its claim",
+	"lookup says none, a later one finds the charge",
+	"charge that was made after its attempt was given up",
+	"key near the end of its retention",
+	"breaker open with an unknown behind it",
+	"told in flight",
+	"told of a conflict",
+	"told already paid by another attempt",
+	"told of a cancelled order",
+	"a refusal under a key beside a lost answer",
+	"rejected for good",
+	"rejected, and open because of an earlier send",
+	"an answer outside the contract, later approved",
+	"approved by a webhook",
+	"webhook before the answer",
+	"orphaned event",
+	"approved by a lookup",
+	"declined by a lookup or a webhook",
+	"abandoned because it was not found",
+	"abandoned because nobody sent it",
+	"superseded before it was sent",
+	"a new attempt after an abandoned one",
+	"order cancelled before anything was started",
+	"order cancelled while it was being sent",
+	"order cancelled after it was paid",
+	"charge cancelled at the provider",
+	"duty: late_money", "duty: unwanted", "duty: different", "duty: second_charge",
+	"duty paid by a refund",
+	"two refunds of one charge under way",
+	"refund refused above the sum",
+	"refund whose answer was lost",
+	"commit whose answer was lost",
+	"outcome that could not be stored at once",
+	"store out of reach",
+	"dial in an outage",
+	"replayed answer",
+	"refusal that names nobody on a used connection",
+	"money told as owed back",
+	"asking has ended",
+	"payer finished at the provider",
+	"asked again in so many words",
+	"process died after the claim and before the outcome",
+	"asked: not_asked", "asked: unreadable", "asked: none", "asked: found",
+	"send: running", "send: violated", "send: unavailable", "send: rejected", "send: not_sent", "send: refused",
+}
+
+// observe counts what a run has shown.
+func observe(r *records, count func(string)) {
+	history, charges := r.history(), r.byReference()
+	for i := range r.final {
+		observeAttempt(r, &r.final[i], history[r.final[i].ID], charges[r.final[i].Reference], count)
+	}
+	for slot, c := range r.closing {
+		started, paid, sending := false, false, false
+		for _, w := range r.writes {
+			if w.attempt.Slot != slot || w.at.After(c.at) || w.attempt.IsRefund() || w.event.What == attempt.WhatCancelled {
+				continue
+			}
+			started, paid, sending = true, w.attempt.Status == attempt.StatusApproved, w.attempt.Status == attempt.StatusSending
+		}
+		switch {
+		case !started:
+			count("order cancelled before anything was started")
+		case paid:
+			count("order cancelled after it was paid")
+		case sending:
+			count("order cancelled while it was being sent")
+		}
+	}
+	for _, c := range r.calls {
+		observeCall(r, c, count)
+	}
+}
+
+func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*fakeprovider.Charge, count func(string)) {
+	end, status := endOf(history)
+	none, maybe, expired := false, false, false
+	var claimed time.Time
+	for k, w := range history {
+		e := w.event.Evidence
+		switch w.event.What {
+		case attempt.WhatClaimed, attempt.WhatStartedClaimed:
+			if n := len(w.attempt.Claims); n > 1 {
+				expired = true
+			}
+			if expired && w.event.What == attempt.WhatClaimed {
+				count("claim taken over after it had expired")
+			}
+			claimed = w.at
+		case attempt.WhatSuperseded:
+			if w.event.To == attempt.StatusAbandoned {
+				count("superseded before it was sent")
+			}
+		}
+		for _, d := range w.event.Duties {
+			count("duty: " + d.Why)
+		}
+		if w.event.What == attempt.WhatStartedClaimed && w.attempt.Ordinal > 1 && !a.IsRefund() && follows(r, a) {
+			count("a new attempt after an abandoned one")
+		}
+		if e == nil {
+			continue
+		}
+		switch e.Kind {
+		case attempt.EvidenceSends:
+			if len(e.Sends) == 0 && len(e.Charges) > 0 {
+				count("charge cancelled at the provider")
+			}
+			for _, s := range e.Sends {
+				switch {
+				case s.Verdict == attempt.NotSent && maybe:
+					count("proven not sent after an earlier send that may have been executed")
+				case s.Verdict == attempt.Lost:
+					maybe = true
+				case s.Verdict == attempt.Refused && maybe:
+					count("a refusal under a key beside a lost answer")
+				case s.Verdict == attempt.Rejected && maybe:
+					count("rejected, and open because of an earlier send")
+				case s.Verdict == attempt.Violated && status == attempt.StatusApproved:
+					count("an answer outside the contract, later approved")
+				}
+				if s.Verdict == attempt.Lost && a.IsRefund() {
+					count("refund whose answer was lost")
+				}
+			}
+		case attempt.EvidenceLookup:
+			if e.Lookup == attempt.LookupFound && none {
+				count("lookup says none, a later one finds the charge")
+			}
+			none = none || e.Lookup == attempt.LookupNone
+		case attempt.EvidenceWebhook:
+			if len(w.attempt.Claims) > 0 {
+				count("webhook before the answer")
+			}
+		}
+		if w.event.Final() && k > 0 && !history[k-1].attempt.Status.Final() {
+			switch {
+			case w.attempt.Status == attempt.StatusApproved:
+				count("approved by a " + string(e.Kind))
+			case w.attempt.Status == attempt.StatusDeclined && e.Kind != attempt.EvidenceSends:
+				count("declined by a lookup or a webhook")
+			}
+		}
+	}
+	switch {
+	case status == attempt.StatusRejected:
+		count("rejected for good")
+	case status == attempt.StatusAbandoned && a.Reason == attempt.ReasonNotFound:
+		count("abandoned because it was not found")
+	case status == attempt.StatusAbandoned && a.Reason == attempt.ReasonNeverSent:
+		count("abandoned because nobody sent it")
+	}
+	if !a.AskingEndedAt.IsZero() {
+		count("asking has ended")
+	}
+	if !claimed.IsZero() && len(a.Claims) > 0 {
+		count("process died after the claim and before the outcome")
+	}
+	for _, d := range a.Duties {
+		if d.How == attempt.HowRefunded {
+			count("duty paid by a refund")
+		}
+	}
+	for _, c := range charges {
+		if late(c, end) && status != attempt.StatusApproved {
+			count("charge that was made after its attempt was given up")
+		}
+	}
+	answered := false
+	for _, q := range r.requests {
+		if q.Method != "POST" || q.Reference != a.Reference {
+			continue
+		}
+		answered = answered || q.Status != 0
+		if !claimed.IsZero() && r.profile.keyed() && q.Time.Sub(history[0].at) > r.profile.retention/2 {
+			count("key near the end of its retention")
+		}
+	}
+	if maybe {
+		if len(charges) > 0 {
+			count("charged, and the answer was lost")
+		} else {
+			count("not charged, and no answer")
+		}
+	}
+	for _, w := range r.wires {
+		if w.reference == a.Reference && w.frozen > 0 {
+			if w.frozen > 15*time.Second {
+				count("claim that expired while its sender was frozen")
+			}
+			if r.reached(w) {
+				count("request that reached the provider after its claim")
+			}
+		}
+	}
+	if a.IsRefund() {
+		for _, o := range r.final {
+			if o.ID != a.ID && o.IsRefund() && o.Refund.ChargeID == a.Refund.ChargeID {
+				count("two refunds of one charge under way")
+			}
+		}
+	}
+}
+
+// follows tells whether the attempt before this one was given up.
+func follows(r *records, a *attempt.Attempt) bool {
+	for i := range r.final {
+		o := &r.final[i]
+		if o.Slot == a.Slot && o.Ordinal == a.Ordinal-1 && o.Status == attempt.StatusAbandoned && o.Reason == attempt.ReasonNotFound {
+			return true
+		}
+	}
+	return false
+}
+
+func observeCall(_ *records, c *call, count func(string)) {
+	if !c.told() {
+		return
+	}
+	notPaid := new(attempt.NotPaidError)
+	switch {
+	case errors.Is(c.err, attempt.ErrConflict):
+		count("told of a conflict")
+	case errors.Is(c.err, attempt.ErrAlreadyPaid):
+		count("told already paid by another attempt")
+	case errors.Is(c.err, attempt.ErrCancelled):
+		count("told of a cancelled order")
+	case errors.Is(c.err, attempt.ErrNotRefundable), errors.Is(c.err, attempt.ErrRefunded) && c.op == "refund":
+		count("refund refused above the sum")
+	case errors.As(c.err, &notPaid):
+	case c.err == nil && c.result.Reason == attempt.ReasonInFlight:
+		count("told in flight")
+	}
+	for _, s := range c.sent {
+		if s.Verdict == attempt.NotSent {
+			continue
+		}
+	}
+	if c.err == nil && c.result.Reason == attempt.ReasonRefundOwed && c.result.Moved == payclient.MovedYes {
+		count("money told as owed back")
+	}
+}

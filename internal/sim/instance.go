@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/payclient"
+	"github.com/chargeonce/chargeonce/payclient/standard"
+	"github.com/chargeonce/chargeonce/reconcile"
+	"github.com/chargeonce/chargeonce/reconcile/webhook"
+)
+
+// instance is one life of a process: a client, a reconciler and a webhook endpoint on the shared store.
+type instance struct {
+	w      *world
+	number int    // of the process, the same in all its lives
+	name   string // of this life
+
+	ctx       context.Context
+	end       context.CancelFunc
+	client    *payclient.Client
+	recon     *reconcile.Reconciler
+	webhook   *webhook.Handler
+	transport *http.Transport
+	running   sync.WaitGroup
+
+	mu          sync.Mutex
+	died        bool      // guarded by mu
+	frozenUntil time.Time // guarded by mu
+	stalls      int       // guarded by mu: how often it was held up by what a caller cannot help
+}
+
+const webhookSecret = "whsec_c2ltdWxhdGlvbnMgbmVlZCBub3NlY3JldHMhISE="
+
+// newInstance starts a process.
+func (w *world) newInstance(number, life int) *instance {
+	i := &instance{w: w, number: number, name: fmt.Sprintf("i%d.%d", number, life)}
+	i.ctx, i.end = context.WithCancel(context.Background())
+	i.transport = payclient.NewTransport(payclient.TransportConfig{MaxConnections: w.profile.permits, IdleTimeout: 20 * time.Second})
+	i.transport.DialContext, i.transport.DialTLSContext = i.dial, i.dial
+
+	p := &w.profile
+	adapter, err := standard.New(standard.Config{
+		Token: payclient.NewSecret("simulated"), KeyRetention: p.retention, LookupLag: p.lag,
+		KeepsSuccessesOnly: p.kind == successes, NoKeys: !p.keyed(), NoLookup: !p.canAsk(),
+		NoRefunds: !p.refunds, NoVoids: !p.voids, NoLists: !p.lists,
+	})
+	if err != nil {
+		panic(err) // a mistake in the simulator
+	}
+	cfg := payclient.Config{
+		Provider: adapter, Store: &link{Store: w.store, of: i}, BaseURL: "https://provider.example", Transport: i.transport,
+		Environment: "simulation", DeriveFrom: uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatUint(w.dice.seed, 10))),
+		Retries: p.retries, MaxConcurrent: p.permits, PreparedAfter: 3 * time.Hour, Who: i.name,
+		Breaker:  payclient.BreakerConfig{MinRequests: p.breakerRequests},
+		Observer: payclient.Observer{Sent: w.sawSend, Asked: w.sawAsked, NotRecorded: w.sawNotRecorded},
+	}
+	if w.mutant != nil && w.mutant.client != nil {
+		w.mutant.client(w, &cfg)
+	}
+	if i.client, err = payclient.New(cfg); err != nil {
+		panic(err)
+	}
+	schedule := i.client.Schedule()
+	i.webhook, err = webhook.New(webhook.Config{
+		Store: cfg.Store, Place: i.client.Place(), Schedule: schedule, KeepsAnswers: cfg.Provider.Capabilities().Key.KeepsEveryAnswer,
+		Secrets: []webhook.Secret{webhook.NewSecret(webhookSecret)}, Read: standard.ReadEvent, Who: i.name + " webhook",
+	})
+	if err != nil {
+		panic(err)
+	}
+	i.recon, err = reconcile.New(reconcile.Config{
+		Store: cfg.Store, Askers: []reconcile.Asker{i.client}, Concurrency: p.concurrency, ListFrom: p.listFrom, Who: i.name + " reconciler",
+		Also: []func(context.Context) error{func(ctx context.Context) error {
+			n, err := i.webhook.Adopt(ctx)
+			for range n {
+				w.count("orphan adopted")
+			}
+			return err
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return i
+}
+
+// reconcile looks after open attempts until the instance ends.
+func (i *instance) reconcile() {
+	i.running.Go(func() {
+		_ = i.recon.Run(i.ctx) // it ends with the instance's context, and says so
+	})
+}
+
+func (i *instance) dead() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.died
+}
+
+// crash kills the instance at a named point, if the dice say so.
+func (i *instance) crash(point, name string) bool {
+	w := i.w
+	if w.profile.crashes == 0 || w.isCalm() || i.dead() {
+		return false
+	}
+	if !w.dice.chance(w.profile.crashes, "crash "+point, name, w.dice.next("crash "+point, name)) {
+		return false
+	}
+	w.countKill(point)
+	i.kill(point)
+	return true
+}
+
+// kill ends a process at once: it writes and sends nothing any more, and tells nobody anything. What the provider has received
+// goes on there. Another life begins after a while.
+func (i *instance) kill(why string) {
+	i.mu.Lock()
+	if i.died {
+		i.mu.Unlock()
+		return
+	}
+	i.died = true
+	i.mu.Unlock()
+	i.w.tracef("%s dies (%s)", i.name, why)
+	i.bury()
+	i.w.restart(i)
+}
+
+// bury ends the goroutines of an instance that is dead: without a store and without a way to the provider it does nothing.
+func (i *instance) bury() {
+	i.end()
+	i.w.background.Go(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = i.client.Close(ctx) // it only ends what still tries to write
+		i.running.Wait()
+		i.transport.CloseIdleConnections()
+	})
+}
+
+// stop ends an instance in good order, and waits until it has ended.
+func (i *instance) stop() {
+	i.end()
+	i.running.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := i.client.Close(ctx); err != nil {
+		i.w.broken("leaks", "%s does not close: %v", i.name, err)
+	}
+	i.transport.CloseIdleConnections()
+}
+
+// freeze makes the whole process stand still for a while.
+func (i *instance) freeze(d time.Duration) {
+	i.mu.Lock()
+	i.frozenUntil = time.Now().Add(d)
+	i.stalls++
+	i.mu.Unlock()
+	i.w.froze(frozen{instance: i.name, from: time.Now(), to: time.Now().Add(d)})
+	i.w.tracef("%s stands still for %s", i.name, d)
+}
+
+// thaw waits until the process goes on.
+func (i *instance) thaw() {
+	for {
+		i.mu.Lock()
+		d := time.Until(i.frozenUntil)
+		i.mu.Unlock()
+		if d <= 0 {
+			return
+		}
+		<-time.After(d)
+	}
+}
+
+func (i *instance) stall() {
+	i.mu.Lock()
+	i.stalls++
+	i.mu.Unlock()
+}
+
+func (i *instance) stalled() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.stalls
+}
+
+var _ attempt.Store = (*link)(nil)

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func main() {
+	testing.Init()
+	var (
+		seed    = flag.Uint64("seed", 0, "run this seed alone")
+		verbose = flag.Bool("v", false, "with -seed: print the whole timeline")
+		length  = flag.Duration("for", 0, "run seed after seed for this long")
+		seeds   = flag.Int("seeds", 200, "without -for: run so many seeds")
+		from    = flag.Uint64("from", 1, "the first seed")
+		workers = flag.Int("workers", runtime.GOMAXPROCS(0), "processes at a time")
+		worker  = flag.Bool("worker", false, "run the seeds named on standard input (the program starts itself so)")
+		name    = flag.String("mutant", "", "run with a mistake built in")
+	)
+	flag.Parse()
+	var m *mutant
+	if *name != "" {
+		if m = mutantNamed(*name); m == nil {
+			fmt.Fprintf(os.Stderr, "no mutant is named %q\n", *name)
+			os.Exit(2)
+		}
+	}
+	switch {
+	case *worker:
+		inBubbles(func(t *testing.T) { work(t, m, os.Stdin, os.Stdout) })
+	case isSet("seed"):
+		inBubbles(func(t *testing.T) {
+			o := run(t, *seed, m)
+			show(os.Stdout, o, *verbose)
+			if len(o.Violations) > 0 {
+				t.Fail()
+			}
+		})
+	default:
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		if *length > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, *length)
+			defer cancel()
+			*seeds = 0
+		}
+		if !campaign(ctx, *name, *from, *seeds, *workers, os.Stdout) {
+			stop()
+			os.Exit(1) //nolint:gocritic // nothing is left to be deferred
+		}
+	}
+}
+
+// inBubbles runs f where bubbles can be made, and ends the process.
+func inBubbles(f func(*testing.T)) {
+	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "Seeds", F: f}}, nil, nil)
+}
+
+func isSet(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+func show(w io.Writer, o *outcome, verbose bool) {
+	fmt.Fprintf(w, "seed %d: %s\n", o.Seed, o.Profile)
+	if verbose {
+		for _, line := range o.Trace {
+			fmt.Fprintln(w, line)
+		}
+	}
+	fmt.Fprintf(w, "%d attempts, %d requests, %s simulated\n", o.Payments, o.Requests, o.Simulated)
+	for _, v := range o.Violations {
+		fmt.Fprintf(w, "BROKEN %s: %s\n", v.Rule, v.Text)
+	}
+}
+
+// work runs the seeds that it reads, one a line, and writes what came of each.
+func work(t *testing.T, m *mutant, in io.Reader, out io.Writer) {
+	lines, enc := bufio.NewScanner(in), json.NewEncoder(out)
+	for lines.Scan() {
+		seed, err := strconv.ParseUint(lines.Text(), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := run(t, seed, m)
+		if len(o.Violations) == 0 || len(o.Trace) > 4000 {
+			o.Trace = nil
+		}
+		if err := enc.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// campaign runs seeds in processes of their own, so that one that ends in a panic or never ends takes no other with it.
+func campaign(ctx context.Context, mutant string, from uint64, seeds, workers int, out io.Writer) (clean bool) {
+	began := time.Now()
+	sum := newTotal()
+	next := from
+	var mu sync.Mutex // guards next and sum
+	take := func() (uint64, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil || seeds > 0 && next >= from+uint64(seeds) { //nolint:gosec // positive
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				seed, more := take()
+				if !more {
+					return
+				}
+				child(mutant, seed, take, func(o *outcome) {
+					mu.Lock()
+					defer mu.Unlock()
+					sum.add(o)
+					for _, v := range o.Violations {
+						fmt.Fprintf(out, "seed %d BROKEN %s: %s\n", o.Seed, v.Rule, v.Text)
+					}
+				})
+			}
+		})
+	}
+	wg.Wait()
+	sum.took = time.Since(began)
+	sum.write(out)
+	return sum.violations == 0
+}
+
+// seedLimit is how long one seed may take by the wall clock before it counts as one that never ends.
+const seedLimit = 2 * time.Minute
+
+// child starts a worker and gives it seeds until there are no more, or it dies.
+func child(mutant string, seed uint64, take func() (uint64, bool), done func(*outcome)) {
+	fail := func(why string) {
+		done(&outcome{Seed: seed, Violations: []violation{{Rule: "simulator", Text: why}}})
+	}
+	cmd := exec.Command(os.Args[0], "-worker", "-mutant", mutant) //nolint:noctx // it ends when its input does
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		fail(err.Error())
+		return
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		fail(err.Error())
+		return
+	}
+	if err := cmd.Start(); err != nil {
+		fail(err.Error())
+		return
+	}
+	lines := bufio.NewReaderSize(stdout, 1<<20)
+	for more := true; more; seed, more = take() {
+		watchdog := time.AfterFunc(seedLimit, func() { _ = cmd.Process.Kill() })
+		if _, err := fmt.Fprintln(in, seed); err != nil {
+			fail("the worker is gone: " + err.Error())
+			break
+		}
+		o, err := readOutcome(lines)
+		watchdog.Stop()
+		if err != nil {
+			_ = cmd.Wait() // its text is what tells
+			fail(fmt.Sprintf("the run did not end: %v: %s", err, firstLines(stderr.String(), 30)))
+			return
+		}
+		done(o)
+	}
+	_ = in.Close()
+	_, _ = io.Copy(io.Discard, lines)
+	if err := cmd.Wait(); err != nil {
+		fail(fmt.Sprintf("the worker failed after the seeds: %v: %s", err, firstLines(stderr.String(), 30)))
+	}
+}
+
+func readOutcome(lines *bufio.Reader) (*outcome, error) {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil, err
+		}
+		o := new(outcome)
+		if json.Unmarshal(line, o) == nil && o.Simulated > 0 {
+			return o, nil
+		}
+		if bytes.HasPrefix(line, []byte("panic")) || bytes.HasPrefix(line, []byte("--- FAIL")) {
+			rest, _ := io.ReadAll(lines)
+			return nil, errors.New(firstLines(string(line)+string(rest), 40))
+		}
+	}
+}
+
+func firstLines(text string, n int) string {
+	lines := strings.SplitN(text, "\n", n+1)
+	return strings.Join(lines[:min(n, len(lines))], "\n")
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// precision is how well callers are told, counted over the payments of worlds in which every fifth request fails and nothing else
+// is out of order.
+type precision struct {
+	Calls     int `json:"calls"`      // of Pay that were answered
+	Known     int `json:"known"`      // whose answer was no unknown
+	Attempts  int `json:"attempts"`   // that came to an end or might have
+	Soon      int `json:"soon"`       // that had ended 5 minutes after they were made
+	NotSent   int `json:"not_sent"`   // calls of which no request left
+	Unknown   int `json:"unknown"`    // of these, told as unknown although nothing else of the attempt had left either
+	FalseEnds int `json:"false_ends"` // ends without money beside a charge
+}
+
+const soon = 5 * time.Minute
+
+func measure(r *records) (p precision) {
+	p.FalseEnds = len(falseEnds(r))
+	if !r.profile.mixed {
+		return p
+	}
+	left := make(map[string][]time.Time)
+	for _, w := range r.wires {
+		if w.method == "POST" {
+			left[w.reference] = append(left[w.reference], w.at)
+		}
+	}
+	for _, c := range r.calls {
+		if c.op != "pay" || !c.told() || c.canary {
+			continue
+		}
+		p.Calls++
+		if !c.result.Open() || c.err != nil {
+			p.Known++
+		}
+		sent := false
+		for _, at := range left[c.result.Reference] {
+			sent = sent || !at.After(c.ended)
+		}
+		if !sent && c.result.AttemptID != "" {
+			p.NotSent++
+			if c.err == nil && c.result.Open() && c.result.Reason != attempt.ReasonInFlight {
+				p.Unknown++
+			}
+		}
+	}
+	history := r.history()
+	for i := range r.final {
+		a := &r.final[i]
+		if a.IsRefund() || len(left[a.Reference]) == 0 {
+			continue
+		}
+		p.Attempts++
+		if at, _ := endOf(history[a.ID]); !at.IsZero() && at.Sub(history[a.ID][0].at) <= soon {
+			p.Soon++
+		}
+	}
+	return p
+}
+
+func (p *precision) add(q precision) {
+	p.Calls += q.Calls
+	p.Known += q.Known
+	p.Attempts += q.Attempts
+	p.Soon += q.Soon
+	p.NotSent += q.NotSent
+	p.Unknown += q.Unknown
+	p.FalseEnds += q.FalseEnds
+}

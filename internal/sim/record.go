@@ -1,0 +1,122 @@
+package main
+
+import (
+	"time"
+
+	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/payclient"
+)
+
+// records are what a run leaves behind: the provider's books, the store's history, and what callers were told. Times are those
+// of the bubble's clock, which is the instances', unless said. The checker needs nothing else.
+type records struct {
+	profile profile
+	began   time.Time
+	calm    time.Time // when the faults ended
+	end     time.Time
+
+	charges  []fakeprovider.Charge // of every status
+	refunds  []fakeprovider.Refund
+	requests []fakeprovider.Request
+	events   map[string][]string // ids of webhook events, by reference
+
+	writes  []write
+	closing map[attempt.Slot]closed
+	final   []attempt.Attempt
+
+	calls  []*call
+	wires  []wire
+	frozen []frozen // which requests left too late
+}
+
+// write is a committed change of an attempt.
+type write struct {
+	at      time.Time
+	store   time.Time // by the store's clock
+	attempt attempt.Attempt
+	event   attempt.Event
+}
+
+// closed is a slot's closing.
+type closed struct {
+	at    time.Time
+	store time.Time
+}
+
+// call is one call of a customer, a shop's back office or a reconciler, and what it was told.
+type call struct {
+	n        int
+	op       string // pay, send, start, status, check, cancel, refund
+	order    string
+	instance string
+	began    time.Time
+	ended    time.Time // zero: the instance died, and nobody was told
+	stalled  bool      // its instance was frozen, or its store out of order, meanwhile
+	canary   bool      // made at the end, when all is well
+
+	result payclient.Result
+	err    error
+	sent   []attempt.Send // what the call sent, as the client's observer was told
+}
+
+// told tells whether anybody heard the answer.
+func (c *call) told() bool { return !c.ended.IsZero() }
+
+// wire is one request as it left an instance.
+type wire struct {
+	at        time.Time
+	instance  string
+	method    string
+	path      string
+	reference string
+	key       string
+	frozen    time.Duration // how long its sender stood still before its first byte
+}
+
+// frozen is a time in which an instance stood still.
+type frozen struct {
+	instance string
+	from, to time.Time
+}
+
+// references returns the attempts by reference.
+func (r *records) references() map[string]*attempt.Attempt {
+	all := make(map[string]*attempt.Attempt, len(r.final))
+	for i := range r.final {
+		all[r.final[i].Reference] = &r.final[i]
+	}
+	return all
+}
+
+// history returns the committed changes by attempt.
+func (r *records) history() map[string][]write {
+	all := make(map[string][]write)
+	for _, w := range r.writes {
+		all[w.attempt.ID] = append(all[w.attempt.ID], w)
+	}
+	return all
+}
+
+// endOf returns when an attempt came to its end; zero: it has not.
+func endOf(history []write) (at time.Time, status attempt.Status) {
+	for _, w := range history {
+		if w.event.Final() && w.attempt.Status.Final() {
+			return w.at, w.attempt.Status
+		}
+	}
+	return time.Time{}, 0
+}
+
+// lateWire tells whether a request of this reference was held back by a frozen sender.
+func (r *records) lateWire(reference string) bool {
+	for _, w := range r.wires {
+		if w.reference == reference && w.method == "POST" && w.frozen > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// order is the order that an attempt's slot belongs to.
+func orderOf(a *attempt.Attempt) string { return a.Slot.Order }
