@@ -79,31 +79,46 @@ func names(prefix string, cols []column) string {
 	return b.String()
 }
 
-// given lists columns of an input in the types of the table's.
-func given(prefix string, cols []column) string {
-	var b strings.Builder
-	for i, c := range cols {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(prefix + c.name)
-		if c.kind == "json" || c.kind == "uuid" {
-			b.WriteString("::" + c.kind)
-		}
-	}
-	return b.String()
+// source is where a statement's values come from: its arguments themselves, or, where it writes many rows, an input named i.
+type source struct {
+	in   []column
+	many bool
 }
 
-// set is the list of assignments of an update from an input i.
-func set(cols []column) string {
-	var b strings.Builder
-	for i, c := range cols {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(c.name + " = " + given("i.", cols[i:i+1]))
+// value is a column's value in the type of the table's.
+func (s source) value(c column) string {
+	text := "i." + c.name
+	if !s.many {
+		text = fmt.Sprintf("$%d::%s", 1+slices.IndexFunc(s.in, func(o column) bool { return o.name == c.name }), c.passed())
 	}
-	return b.String()
+	if c.kind == "json" || c.kind == "uuid" {
+		text += "::" + c.kind
+	}
+	return text
+}
+
+// named is a column's value by its name, in the type in which it travels.
+func (s source) named(name string) string {
+	c := s.in[slices.IndexFunc(s.in, func(o column) bool { return o.name == name })]
+	return s.value(column{c.name, c.passed()})
+}
+
+// values lists columns' values.
+func (s source) values(cols []column) string {
+	all := make([]string, len(cols))
+	for i, c := range cols {
+		all[i] = s.value(c)
+	}
+	return strings.Join(all, ", ")
+}
+
+// set is the list of assignments of an update.
+func (s source) set(cols []column) string {
+	all := make([]string, len(cols))
+	for i, c := range cols {
+		all[i] = c.name + " = " + s.value(c)
+	}
+	return strings.Join(all, ", ")
 }
 
 // passed is the type in which a column's value travels.
@@ -117,25 +132,15 @@ func (c column) passed() string {
 	return c.kind
 }
 
-// input is a query for one row whose values are the statement's first arguments, or for many that are given as arrays.
-func input(cols []column, many bool) string {
+// input is a query for the rows that are given as arrays, one for each column.
+func input(cols []column) string {
 	var b strings.Builder
-	if many {
-		b.WriteString("SELECT * FROM unnest(")
-		for i, c := range cols {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			fmt.Fprintf(&b, "$%d::%s[]", i+1, c.passed())
-		}
-		return b.String() + ") AS given(" + names("", cols) + ")"
-	}
-	b.WriteString("SELECT ")
+	b.WriteString("SELECT * FROM unnest(")
 	for i, c := range cols {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "$%d::%s AS %s", i+1, c.passed(), c.name)
+		fmt.Fprintf(&b, "$%d::%s[]", i+1, c.passed())
 	}
-	return b.String()
+	return b.String() + ") AS given(" + names("", cols) + ")"
 }

@@ -55,12 +55,15 @@ func newStatements(schema string) *statements {
 	// one/count(*): a row that is not as it was read under the lock fails the statement, and so the transaction, which is
 	// committed in the same round trip.
 	const exactlyOne = " SELECT 1/count(*) FROM done"
-	s.insert = s.text("WITH input AS MATERIALIZED (" + input(insertInput, false) + "), done AS (INSERT INTO {s}attempts (slot, " +
-		names("", attemptColumns) + ") SELECT s.id, " + given("i.", attemptColumns) + " FROM input i JOIN {s}slots s" +
-		" ON s.order_id = i.order_id AND s.account = i.account AND s.purpose = i.purpose RETURNING id)" + s.told1("done") + exactlyOne)
-	s.replace = s.text("WITH input AS MATERIALIZED (" + input(updateInput, false) + "), done AS (UPDATE {s}attempts a SET " + set(updateSet) +
-		" FROM input i WHERE a.id = i.id::uuid AND a.version = i.old_version AND a.next_check_at IS NOT DISTINCT FROM i.old_next_check_at" +
-		" RETURNING a.id)" + s.told1("done") + exactlyOne)
+	in := source{in: insertInput}
+	s.insert = s.text("WITH done AS (INSERT INTO {s}attempts (slot, " + names("", attemptColumns) + ") SELECT s.id, " + in.values(attemptColumns) +
+		" FROM {s}slots s WHERE s.order_id = " + in.named("order_id") + " AND s.account = " + in.named("account") +
+		" AND s.purpose = " + in.named("purpose") + " RETURNING id)" + s.tell(in, "") + exactlyOne)
+	in = source{in: updateInput}
+	s.replace = s.text("WITH done AS (UPDATE {s}attempts a SET " + in.set(updateSet) + " WHERE a.id = " + in.value(idColumn[0]) +
+		" AND a.version = " + in.named("old_version") + " AND a.next_check_at IS NOT DISTINCT FROM " + in.named("old_next_check_at") +
+		// of each argument the server must be told the type, also of those that are for the statement on belief
+		" AND (" + in.named("decided") + " IS NULL OR " + in.named("frees") + " IS NOT NULL) RETURNING a.id)" + s.tell(in, "") + exactlyOne)
 	const named = "order_id = $1::text AND account = $2::text AND purpose = $3::text"
 	s.insertSlot = s.text("WITH done AS (INSERT INTO {s}slots (order_id, account, purpose) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id)" + exactlyOne)
 	s.setLive = s.text("WITH done AS (UPDATE {s}slots SET live = $4::text::uuid WHERE " + named + " AND live IS NOT DISTINCT FROM $5::text::uuid RETURNING id)" + exactlyOne)
@@ -126,52 +129,79 @@ func waited(force string) string {
 	return "CASE WHEN " + force + " AND " + setting + " = 'off' THEN set_config('synchronous_commit', 'on', true) ELSE " + setting + " END"
 }
 
-// tell is the parts of a statement that write the events of an input's rows, and put them into the outbox of each relay.
-// written is a condition or a join on i, the input.
-func (s *statements) tell(written string) string {
+// tell is the parts of a statement that write the events of what was done, and put them into the outbox of each relay. join joins
+// the rows of many inputs to what was done.
+func (s *statements) tell(in source, join string) string {
+	from := " FROM done"
+	if in.many {
+		from = " FROM input i JOIN done ON " + join
+	}
+	event := eventInput()
+	id, version, at := in.value(idColumn[0]), in.named("version"), in.named("event_at")
 	return ", told_events AS (INSERT INTO {s}events (attempt_id, version, " + names("", eventColumns) + ")" +
-		" SELECT i.id::uuid, i.version, " + given("i.", eventInput()) + " FROM input i " + written + ")" +
-		", told_relays AS (INSERT INTO {s}outbox (relay, attempt_id, version, at)" +
-		" SELECT r.name, i.id::uuid, i.version, i.event_at FROM input i " + written + " CROSS JOIN {s}relays r)"
+		" SELECT " + id + ", " + version + ", " + in.values(event) + from + ")" +
+		", told_relays AS (INSERT INTO {s}outbox (relay, attempt_id, version, at) SELECT r.name, " + id + ", " + version + ", " + at +
+		from + " CROSS JOIN {s}relays r)"
 }
 
-func (s *statements) told1(done string) string {
-	return s.tell("JOIN " + done + " ON " + done + ".id = i.id::uuid")
+// fresh is the condition that a step on belief was decided about now, p being the present.
+func fresh(decided string) string {
+	return "p.sync <> 'off' AND (" + decided + " IS NULL OR p.now BETWEEN " + decided + " - " + stale + " AND " + decided + " + " + stale + ")"
+}
+
+// present is the part of a statement that tells the time and whether the commit is waited for. The statement's last argument says
+// whether it is made to be.
+func present(in []column) string {
+	return "present AS MATERIALIZED (SELECT clock_timestamp() AS now, " + waited(fmt.Sprintf("$%d::boolean", len(in)+1)) + " AS sync)"
 }
 
 // writeFirst writes slots that are not there yet, each with its first attempt. It waits for nobody: whoever starts a slot holds the
 // lock of its name until the end of his transaction, and where somebody else does nothing is written.
 func (s *statements) writeFirst(many bool) string {
+	in := source{firstInput, many}
 	fixed := slices.Concat(fixedColumns, stateColumns, claimColumns)
-	durable := fmt.Sprintf("$%d::boolean", len(firstInput)+1)
-	return s.text("WITH input AS MATERIALIZED (" + input(firstInput, many) + ")" +
-		", present AS MATERIALIZED (SELECT clock_timestamp() AS now, " + waited(durable) + " AS sync)" +
-		", free AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS locked FROM input i, present p WHERE p.sync <> 'off'" +
-		" AND (i.decided IS NULL OR p.now BETWEEN i.decided - " + stale + " AND i.decided + " + stale + "))" +
-		", made AS (INSERT INTO {s}slots (order_id, account, purpose, live) SELECT f.order_id, f.account, f.purpose, f.live::uuid" +
+	insertSlots := "INSERT INTO {s}slots (order_id, account, purpose, live)"
+	insertAttempts := ", started AS (INSERT INTO {s}attempts (slot, " + names("", fixed) + ") SELECT done.slot, " + in.values(fixed)
+	if !many {
+		return s.text("WITH " + present(firstInput) +
+			", done AS (" + insertSlots + " SELECT " + in.values(slotColumns) + ", " + in.named("live") + "::uuid FROM present p" +
+			" WHERE " + fresh(in.named("decided")) + " AND pg_try_advisory_xact_lock(" + in.named("lock") + ")" +
+			" ON CONFLICT DO NOTHING RETURNING id AS slot)" +
+			insertAttempts + " FROM done)" + s.tell(in, "") +
+			" SELECT p.now, p.sync, CASE WHEN done.slot IS NOT NULL THEN " + in.named("id") + " END FROM present p LEFT JOIN done ON true")
+	}
+	return s.text("WITH input AS MATERIALIZED (" + input(firstInput) + "), " + present(firstInput) +
+		", free AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS locked FROM input i, present p WHERE " + fresh("i.decided") + ")" +
+		", made AS (" + insertSlots + " SELECT f.order_id, f.account, f.purpose, f.live::uuid" +
 		" FROM free f WHERE f.locked ORDER BY f.order_id, f.account, f.purpose ON CONFLICT DO NOTHING RETURNING id, order_id, account, purpose)" +
 		", done AS MATERIALIZED (SELECT m.id AS slot, i.id AS attempt FROM made m JOIN input i" +
 		" ON i.order_id = m.order_id AND i.account = m.account AND i.purpose = m.purpose)" +
-		", started AS (INSERT INTO {s}attempts (slot, " + names("", fixed) + ") SELECT d.slot, " + given("i.", fixed) +
-		" FROM done d JOIN input i ON i.id = d.attempt)" +
-		s.tell("JOIN done ON done.attempt = i.id") +
+		insertAttempts + " FROM done JOIN input i ON i.id = done.attempt)" + s.tell(in, "done.attempt = i.id") +
 		" SELECT p.now, p.sync, done.attempt FROM present p LEFT JOIN done ON true")
 }
 
 // writeNext writes the next states of attempts that are still as their callers know them. It waits for nobody: of what somebody
-// else has locked nothing is written. Slots are locked before attempts.
-func (s *statements) writeNext(in, cols []column, many bool) string {
-	durable := fmt.Sprintf("$%d::boolean", len(in)+1)
-	return s.text("WITH input AS MATERIALIZED (" + input(in, many) + ")" +
-		", present AS MATERIALIZED (SELECT clock_timestamp() AS now, " + waited(durable) + " AS sync)" +
-		", done AS MATERIALIZED (SELECT s.id AS slot, a.id AS attempt FROM input i JOIN present p ON p.sync <> 'off'" +
-		" JOIN {s}attempts a ON a.id = i.id::uuid JOIN {s}slots s ON s.id = a.slot" +
-		" WHERE a.version = i.old_version AND a.next_check_at IS NOT DISTINCT FROM i.old_next_check_at AND (NOT i.frees OR s.live = a.id)" +
-		" AND (i.decided IS NULL OR p.now BETWEEN i.decided - " + stale + " AND i.decided + " + stale + ")" +
-		" ORDER BY s.id FOR NO KEY UPDATE OF s, a SKIP LOCKED)" +
-		", freed AS (UPDATE {s}slots s SET live = NULL FROM done d JOIN input i ON i.id::uuid = d.attempt WHERE s.id = d.slot AND i.frees)" +
-		", changed AS (UPDATE {s}attempts a SET " + set(cols) + " FROM input i, done d WHERE a.id = d.attempt AND i.id::uuid = d.attempt)" +
-		s.tell("JOIN done ON done.attempt = i.id::uuid") +
+// else has locked nothing is written. Slots are locked before attempts, in the order of their numbers.
+func (s *statements) writeNext(given, cols []column, many bool) string {
+	in := source{given, many}
+	rows, from, order, joined := "", "present p", "", ""
+	if many {
+		rows, from, order = "input AS MATERIALIZED ("+input(given)+"), ", "input i JOIN present p ON true", " ORDER BY s.id"
+		joined = " AND i.id::uuid = d.attempt"
+	}
+	id, frees := in.value(idColumn[0]), in.named("frees")
+	also := ""
+	if many {
+		also = ", input i"
+	}
+	return s.text("WITH " + rows + present(given) +
+		", done AS MATERIALIZED (SELECT s.id AS slot, a.id AS attempt FROM " + from +
+		" JOIN {s}attempts a ON a.id = " + id + " JOIN {s}slots s ON s.id = a.slot WHERE " + fresh(in.named("decided")) +
+		" AND a.version = " + in.named("old_version") + " AND a.next_check_at IS NOT DISTINCT FROM " + in.named("old_next_check_at") +
+		" AND (NOT " + frees + " OR s.live = a.id)" + order + " FOR NO KEY UPDATE OF s, a SKIP LOCKED)" +
+		", freed AS (UPDATE {s}slots s SET live = NULL FROM done d" + also + " WHERE s.id = d.slot AND " + frees + joined + ")" +
+		", changed AS (UPDATE {s}attempts a SET " + in.set(cols) + " FROM done d" + also + " WHERE a.id = d.attempt" + joined + ")" +
+		s.tell(in, "done.attempt = i.id::uuid") +
 		" SELECT p.now, p.sync, done.attempt::text FROM present p LEFT JOIN done ON true")
 }
 

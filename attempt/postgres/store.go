@@ -16,8 +16,8 @@ import (
 type Options struct {
 	// Schema is where the tables are. Empty: "chargeonce".
 	Schema string
-	// MaxConns bounds the connections that the store holds, at least 3. A quarter of them is for outcomes alone, a quarter for
-	// other steps. Zero: 8.
+	// MaxConns bounds the connections that the store holds, at least 3. Two fifths of them are for outcomes alone, and as many for
+	// other steps. Zero: 10.
 	MaxConns int
 	// Pooler says that the URL is that of a transaction pooler which keeps no prepared statements. The URL's
 	// default_query_exec_mode says more.
@@ -31,7 +31,7 @@ type Options struct {
 
 const (
 	defaultSchema   = "chargeonce"
-	defaultMaxConns = 8
+	defaultMaxConns = 10
 	leastConns      = 3
 )
 
@@ -95,7 +95,7 @@ func open(ctx context.Context, url string, opts Options) (*Store, error) {
 	s := &Store{opts: opts, sql: newStatements(opts.Schema)}
 	s.clock.now = opts.now
 	connect := s.connector(cfg, false)
-	width := max(1, opts.MaxConns/4)
+	width := max(1, opts.MaxConns*2/5)
 	s.general = newPool(opts.MaxConns-2*width, connect)
 	outcomes, others := newPool(width, s.connector(cfg, true)), newPool(width, connect)
 	s.outcomes = newLane(width, outcomes, s.work(outcomes, true))
