@@ -270,6 +270,24 @@ func TestCancelVoidsWhatIsPending(t *testing.T) {
 	}
 }
 
+// Two who cancel at once cancel the charge at the provider once: the claim is one's.
+func TestCancelTwiceAtOnceVoidsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, fakeprovider.Config{}, standard.Config{}, nil)
+		pending := s.pay(with(order("1001"), "tok_requires_action"))
+		s.bank.Always(voids, "slow:1s")
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { s.cancel("1001") })
+		}
+		wg.Wait()
+		s.wantNone(s.cancel("1001"), attempt.ReasonVoided)
+		if n := len(s.posts("/v1/charges/" + pending.ChargeID + "/void")); n != 1 {
+			t.Errorf("%d voids, want one", n)
+		}
+	})
+}
+
 // voids are the requests that cancel a charge.
 var voids = fakeprovider.Match{Path: "/v1/charges/*"}
 

@@ -476,6 +476,9 @@ func TestRefundDuty(t *testing.T) {
 				if _, err := s.client.RefundDuty(t.Context(), a, d); !errors.Is(err, payclient.ErrNotAsked) {
 					t.Errorf("%s: %v, want not asked", fault, err)
 				}
+				if next := s.attempt(a.ID).NextCheckAt; !next.After(time.Now()) {
+					t.Errorf("%s: due again at %s, which is now or never", fault, next)
+				}
 			}
 			s.bank.ClearFaults()
 			if err := s.bank.Settle(d.ChargeID, fakeprovider.Failed); err != nil {
@@ -503,6 +506,7 @@ func TestRefundDuty(t *testing.T) {
 			if err != nil || first.Status != attempt.StatusUnknown {
 				t.Fatalf("%s, %v", first.Status, err)
 			}
+			s.bank.ScriptFor(fakeprovider.Lookups, fakeprovider.Status(503)) // nobody needs to be asked about the charge again
 			second, err := s.client.RefundDuty(t.Context(), a, d)
 			if err != nil || second.ID != first.ID || second.Status != attempt.StatusApproved {
 				t.Errorf("%s, %v", second.Status, err)

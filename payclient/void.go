@@ -100,7 +100,7 @@ func (c *Client) voidFirst(ctx context.Context, s *starting, d attempt.Decision)
 	switch {
 	case s.voided || s.ID != "" || c.can.voider == nil || d.Attempt.NextAction() == "":
 		return false
-	case !errors.As(d.Err, &conflict) || conflict.Differs == "provider" || d.Attempt.IsRefund():
+	case !errors.As(d.Err, &conflict) || d.Attempt.IsRefund():
 		return false
 	}
 	s.voided = true
