@@ -20,6 +20,7 @@ import (
 func TestS1LatePaymentIsRefunded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		r.reopen(func(c *Config) { c.Every = 10 * time.Second })
 		id := r.order(oneMug)
 		r.wantStock("mug", 20, 19)
 		r.pay(id, "tok_book_after_20m", http.StatusAccepted)

@@ -284,11 +284,10 @@ func TestSoldOutBeforeThePaymentWasKnown(t *testing.T) {
 func TestLateMoneyBesideAPaidOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.stop()
-		r.tune = func(c *Config) {
+		r.reopen(func(c *Config) {
 			c.Timings = Timings{Order: 2 * time.Hour, Reservation: 3 * time.Hour, ProviderHold: 4 * time.Hour}
-		}
-		r.open()
+			c.Every = 10 * time.Second
+		})
 		id := r.order(oneMug)
 		r.pay(id, "tok_book_after_35m", http.StatusAccepted)
 		pass(33 * time.Minute)
@@ -306,10 +305,8 @@ func TestLateMoneyBesideAPaidOrder(t *testing.T) {
 func TestEventBeforeItsAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRigWith(t, "answer")
-		r.stop()
 		namespace := uuid.MustParse("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
-		r.tune = func(c *Config) { c.Payments.DeriveFrom = namespace }
-		r.open()
+		r.reopen(func(c *Config) { c.Payments.DeriveFrom = namespace })
 		slot := attempt.Slot{Order: "1001", Purpose: attempt.PurposeCharge}
 		identity := attempt.DeriveIdentity(namespace, "", slot, 1)
 		req := httptest.NewRequestWithContext(t.Context(), "POST", "https://provider.example/v1/charges", strings.NewReader(

@@ -121,6 +121,7 @@ func (s *Shop) askAboutCancelled(ctx context.Context, o Order) {
 // was not running.
 func (s *Shop) relayOutcomes(ctx context.Context) error {
 	return attempt.Relay(ctx, s.store, relayName, s.learn, attempt.RelayOptions{
+		Every: s.every,
 		Failed: func(e attempt.Event, err error) {
 			s.log.Error("an outcome did not reach its order; it will be told again", "attempt", e.AttemptID, "error", err)
 		},
@@ -154,7 +155,7 @@ func (s *Shop) learn(ctx context.Context, e attempt.Event) error {
 
 // cancelLate cancels orders that were not paid in time, until ctx ends.
 func (s *Shop) cancelLate(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
+	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
 	for {
 		if err := s.cancelLateOnce(ctx); err != nil && ctx.Err() == nil {

@@ -98,6 +98,14 @@ func (r *rig) open() {
 	}
 }
 
+// reopen opens the shop anew with another configuration.
+func (r *rig) reopen(tune func(*Config)) {
+	r.t.Helper()
+	r.stop()
+	r.tune = tune
+	r.open()
+}
+
 // do makes a request, as a customer's browser does.
 func (r *rig) do(method, path, body string) (status int, v View) {
 	r.t.Helper()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -30,6 +31,8 @@ type Config struct {
 	ReadEvent     func(payload []byte) (attempt.Notice, error)
 	// Timings are how long things wait for each other. Zero: DefaultTimings.
 	Timings Timings
+	// Every is how often the background work looks whether there is something to do. Zero: 1 s.
+	Every time.Duration
 	// Log gets what somebody should see. Nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -42,6 +45,7 @@ type Shop struct {
 	events  *webhook.Handler
 	asking  *reconcile.Reconciler
 	timings Timings
+	every   time.Duration
 	log     *slog.Logger
 }
 
@@ -56,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s = &Shop{timings: cfg.Timings, log: cfg.Log}
+	s = &Shop{timings: cfg.Timings, every: cmp.Or(cfg.Every, time.Second), log: cfg.Log}
 	if s.store, err = sqlite.Open(ctx, cfg.DB, sqlite.Options{}); err != nil {
 		return nil, err
 	}
@@ -94,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 	}
 	s.asking, err = reconcile.New(reconcile.Config{
 		Store: s.store, Askers: []reconcile.Asker{s.client}, Logger: cfg.Log,
-		Every: time.Second, // a pass that finds nothing costs one read of an index
+		Every: s.every, // a pass that finds nothing costs one read of an index
 		Also:  []func(context.Context) error{s.adopt},
 	})
 	return s, err
