@@ -164,3 +164,47 @@ func TestLiveAttemptIsGuarded(t *testing.T) {
 	wantStatus(t, s, a.ID, attempt.StatusDeclined, 2)
 	start(t, s, "1001")
 }
+
+// The same for refunds: of one refund there is room for one live attempt, also for a writer that goes around the steps.
+func TestLiveRefundIsGuarded(t *testing.T) {
+	s := testStore(t, testFile(t), Options{})
+	a := start(t, s, "1001")
+	outcome := approves(a)
+	if err := s.Apply(t.Context(), outcome.Step(&a)); err != nil {
+		t.Fatal(err)
+	}
+	var refunds [2]attempt.Attempt
+	for i, end := range []attempt.Status{attempt.StatusDeclined, attempt.StatusSending} {
+		step := starts("1001")
+		refund := &attempt.Step{ID: a.ID, Do: func(v attempt.View) ([]attempt.Write, error) {
+			writes, err := step.Do(attempt.View{Now: v.Now})
+			r := writes[0].Attempt
+			r.Ordinal, r.Status = 2+i, end
+			r.Refund = attempt.RefundOf{AttemptID: a.ID, ChargeID: "ch_" + a.ID, ID: "1"}
+			writes[0].Event.To = end
+			refunds[i] = *r
+			return writes, err
+		}}
+		if err := s.Apply(t.Context(), refund); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.write.with(func(r *rawSession) error {
+		return r.exec1("UPDATE chargeonce_attempts SET refund_live = 1, status = 'sending' WHERE id = ?", refunds[0].ID)
+	})
+	if err == nil || !strings.Contains(err.Error(), "UNIQUE") {
+		t.Errorf("two live attempts of a refund: %v", err)
+	}
+	ended := &attempt.Record{ID: refunds[1].ID, Evidence: attempt.Evidence{Kind: attempt.EvidenceSends, Fence: 1, Sends: []attempt.Send{{
+		Kept: true, Answer: attempt.Answer{Verdict: attempt.Refused, Reason: attempt.ReasonDeclined},
+	}}}}
+	if err := s.Apply(t.Context(), ended.Step(nil)); err != nil || ended.Attempt.Status != attempt.StatusDeclined {
+		t.Fatalf("%s: %v", ended.Attempt.Status, err)
+	}
+	err = s.write.with(func(r *rawSession) error { // the place is free
+		return r.exec1("UPDATE chargeonce_attempts SET refund_live = 1 WHERE id = ?", refunds[0].ID)
+	})
+	if err != nil {
+		t.Errorf("an ended refund holds its place: %v", err)
+	}
+}

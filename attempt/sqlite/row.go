@@ -119,7 +119,11 @@ func (e *encoder) rare(a *attempt.Attempt) {
 			open++
 		}
 	}
-	e.add(int64(open), micros(a.UnwantedAt))
+	live := int64(0)
+	if a.IsRefund() && a.Status.Live() {
+		live = 1
+	}
+	e.add(int64(open), micros(a.UnwantedAt), live)
 }
 
 func noneRare(a *attempt.Attempt) bool {
@@ -143,7 +147,7 @@ func (e *encoder) write(a, old *attempt.Attempt) (s statement) {
 		e.result(a)
 		e.rare(a)
 		e.add(a.Refund.AttemptID, a.Refund.ChargeID, a.Refund.ID)
-	case sameClaim(a, old) && noneRare(a) && noneRare(old):
+	case sameClaim(a, old) && noneRare(a) && noneRare(old) && !a.IsRefund():
 		s = stmtUpdateResult
 		e.state(a)
 		e.result(a)
@@ -351,6 +355,7 @@ func decodeAttempt(row []driver.Value) (a attempt.Attempt, seq int64, err error)
 	d.json("duties", &a.Duties)
 	d.next() // how many of them are open
 	a.UnwantedAt = d.time("unwanted_at")
+	d.next() // whether it is a live refund
 	a.Refund = attempt.RefundOf{AttemptID: d.text("refund_of"), ChargeID: d.text("refund_charge"), ID: d.text("refund_id")}
 	if d.err != nil {
 		return attempt.Attempt{}, seq, damaged(a.ID, d.err)

@@ -63,7 +63,7 @@ var (
 		"sends", "maybe_sends", "last_sent_at", "answer", "charges", "charge_id",
 	}
 	rareColumns = []string{ // empty while all goes well
-		"refusal", "none_asked_at", "asks", "asking_ended_at", "duties", "duties_open", "unwanted_at",
+		"refusal", "none_asked_at", "asks", "asking_ended_at", "duties", "duties_open", "unwanted_at", "refund_live",
 	}
 	refundColumns = []string{ // of a refund, never change after the insert
 		"refund_of", "refund_charge", "refund_id",

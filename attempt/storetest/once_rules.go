@@ -64,7 +64,7 @@ func once(t *testing.T, s *suite) {
 	known := c.got
 	wantNotes(t, store, all, noteOf(eventOf("1"), a.ID))
 	for _, believed := range []bool{false, true} {
-		step, c = counts(a.ID, eventOf("1"))
+		step, _ = counts(a.ID, eventOf("1"))
 		if believed {
 			step.Guess = &known
 		}

@@ -2,6 +2,7 @@
 ALTER TABLE chargeonce_attempts ADD COLUMN refund_of     TEXT NOT NULL DEFAULT '';
 ALTER TABLE chargeonce_attempts ADD COLUMN refund_charge TEXT NOT NULL DEFAULT ''; -- the provider's charge
 ALTER TABLE chargeonce_attempts ADD COLUMN refund_id     TEXT NOT NULL DEFAULT '';
+ALTER TABLE chargeonce_attempts ADD COLUMN refund_live   INTEGER NOT NULL DEFAULT 0; -- 1: a refund that is live
 ALTER TABLE chargeonce_attempts ADD COLUMN unwanted_at   INTEGER; -- when the order was cancelled
 ALTER TABLE chargeonce_attempts ADD COLUMN duties_open   INTEGER NOT NULL DEFAULT 0; -- how many of duties are not met
 
@@ -14,9 +15,9 @@ ALTER TABLE chargeonce_slots ADD COLUMN closed_at  INTEGER; -- when the order wa
 ALTER TABLE chargeonce_slots ADD COLUMN closed_by  TEXT;
 ALTER TABLE chargeonce_slots ADD COLUMN closed_why TEXT;
 
--- Of one refund at most one attempt is live.
-CREATE UNIQUE INDEX chargeonce_live_refunds ON chargeonce_attempts (slot, refund_of, refund_id)
-    WHERE refund_of <> '' AND status IN ('prepared', 'sending', 'unknown', 'approved');
+-- Of one refund at most one attempt is live. By a column of its own and not by the status, so that an index on refunds is no
+-- business of a payment whose status changes.
+CREATE UNIQUE INDEX chargeonce_live_refunds ON chargeonce_attempts (slot, refund_of, refund_id) WHERE refund_live = 1;
 
 CREATE INDEX chargeonce_owing ON chargeonce_attempts (duties_open) WHERE duties_open > 0;
 
