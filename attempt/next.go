@@ -137,7 +137,8 @@ func (a *Attempt) refuse(r Refusal) {
 	old := a.Refusal
 	stronger := old.Verdict == Lost ||
 		r.Verdict == Refused && old.Verdict == Rejected ||
-		r.Verdict == old.Verdict && r.Kept && !old.Kept
+		r.Verdict == old.Verdict && r.Kept && !old.Kept ||
+		r.Verdict == old.Verdict && r.Kept == old.Kept && r.Answer.Reason == ReasonVoided // the same end, and why
 	bySend := old.BySend || r.BySend
 	if stronger {
 		a.Refusal = r
