@@ -43,7 +43,11 @@ func (m *Memory) Notes(ctx context.Context, f NoteFilter) ([]Note, error) {
 		}
 	}
 	slices.SortFunc(notes, func(a, b Note) int { return cmp.Compare(a.ID, b.ID) })
-	return notes[:min(cmp.Or(f.Limit, 1000), len(notes))], nil
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 1000
+	}
+	return notes[:min(limit, len(notes))], nil
 }
 
 // AddRelay implements [Outbox].
@@ -121,7 +125,7 @@ func (m *Memory) Delivered(ctx context.Context, relay, attemptID string, version
 	u := outbox[attemptID]
 	u.events = slices.DeleteFunc(slices.Clone(u.events), func(e Event) bool { return e.Version <= version })
 	u.taken = m.now().Add(again)
-	if len(u.events) == 0 && again <= 0 {
+	if len(u.events) == 0 { // nothing is left to be held back
 		delete(outbox, attemptID)
 	}
 	return nil

@@ -209,8 +209,25 @@ func (noStore) Events(context.Context, string) ([]attempt.Event, error) { return
 func (noStore) List(context.Context, attempt.Filter) iter.Seq2[attempt.Attempt, error] {
 	return func(func(attempt.Attempt, error) bool) {}
 }
-func (noStore) TakeDue(context.Context, int, time.Duration) (attempt.View, error) {
+func (noStore) TakeDue(context.Context, int, time.Duration, ...attempt.Place) (attempt.View, error) {
 	return attempt.View{}, errNothingKept
+}
+func (noStore) Briefs(context.Context, []string, []string) ([]attempt.Brief, error) {
+	return nil, errNothingKept
+}
+func (noStore) Notes(context.Context, attempt.NoteFilter) ([]attempt.Note, error) {
+	return nil, errNothingKept
+}
+func (noStore) AddRelay(context.Context, string) error    { return errNothingKept }
+func (noStore) RemoveRelay(context.Context, string) error { return errNothingKept }
+func (noStore) TakeUndelivered(context.Context, string, int, time.Duration) ([]attempt.Event, error) {
+	return nil, errNothingKept
+}
+func (noStore) Delivered(context.Context, string, string, int, time.Duration) error {
+	return errNothingKept
+}
+func (noStore) Lag(context.Context, string) (attempt.RelayLag, error) {
+	return attempt.RelayLag{}, errNothingKept
 }
 func (noStore) Close() error { return nil }
 

@@ -101,7 +101,11 @@ func (s *Store) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.anchor, err = s.reads.Conn(ctx); err != nil {
+	err = pollBusy(ctx, lockLimit, func() (err error) { // another process may be making the file, or its log
+		s.anchor, err = s.reads.Conn(ctx)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	current := false
@@ -152,7 +156,7 @@ func (s *Store) locate(ctx context.Context) error {
 		if err := before.remember(name); err != nil {
 			return err
 		}
-		if err := s.write.connect(ctx); err != nil {
+		if err := pollBusy(ctx, lockLimit, func() error { return s.write.connect(ctx) }); err != nil {
 			return err
 		}
 		var file string // where links lead: SQLite keeps the log there
