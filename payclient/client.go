@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -432,10 +433,21 @@ func (c *Client) send(ctx context.Context, start *starting, began time.Time) (r 
 			}
 		}
 	}
-	if r.notPaid {
+	switch {
+	case !r.notPaid:
+	case !s.mayHaveSent():
 		return r, s.notPaid(r)
+	case r.Attempt.Status == attempt.StatusAbandoned && r.Reason != attempt.ReasonRefunded:
+		// It was given up while this call stood still and then sent all the same. What is told to others can only change once
+		// money is found, but this caller knows better.
+		r.Outcome, r.Moved, r.notPaid, r.Reason = UnknownOutcome, MovedMaybe, false, attempt.ReasonClaimExpired
 	}
 	return r, nil
+}
+
+// mayHaveSent tells whether a request of this call may have left.
+func (s *sending) mayHaveSent() bool {
+	return slices.ContainsFunc(s.log, func(sent attempt.Send) bool { return sent.Verdict != attempt.NotSent })
 }
 
 // worthAsking tells whether a lookup may settle now what the sends left open.

@@ -61,7 +61,11 @@ func (c *Client) sawRecord(ctx context.Context, a *attempt.Attempt, opened []att
 			slog.String(LogDuty, string(d.Kind)), slog.String(LogCharge, d.ChargeID), slog.String(LogReason, d.Why))...)
 	}
 	if a.Status == attempt.StatusUnknown {
-		c.cfg.Logger.WarnContext(ctx, "payment not settled", logAttempt(a)...)
+		what := "payment not settled"
+		if a.IsRefund() {
+			what = "refund not settled"
+		}
+		c.cfg.Logger.WarnContext(ctx, what, logAttempt(a)...)
 	}
 }
 

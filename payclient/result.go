@@ -37,7 +37,7 @@ type Result struct {
 	AttemptID   string
 	Key         string
 	Reference   string
-	ChargeID    string // the provider's id of the charge; with a ContractViolation perhaps that of a wrong one
+	ChargeID    string // the provider's id of the charge, or of the refund; with a ContractViolation perhaps that of a wrong one
 	StatusCode  int    // of the last answer; 0: none
 	RequestID   string // the provider's, of the last answer
 	Code        string // the provider's, of the last answer

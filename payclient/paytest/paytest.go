@@ -163,28 +163,78 @@ func (k *Kit) WantCharges(order string, n int) {
 	}
 }
 
-// Settle asks the provider once about every attempt in Store that is open, as reconciliation does in the background, and
-// returns how many are still open afterwards.
+// Refunds returns what the provider's books hold as given back of an order, or on its way: refunds that have not failed.
+func (k *Kit) Refunds(order string) (refunds []fakeprovider.Refund) {
+	k.t.Helper()
+	attempts, err := k.attempts(attempt.Filter{Order: order})
+	if err != nil {
+		k.t.Fatalf("paytest: %v", err)
+	}
+	if len(attempts) == 0 {
+		return nil
+	}
+	for _, r := range k.Bank.Refunds(references(attempts)...) {
+		if r.Status != fakeprovider.Failed {
+			refunds = append(refunds, r)
+		}
+	}
+	return refunds
+}
+
+// WantRefunds fails the test unless the provider's books hold n refunds of an order that have not failed.
+func (k *Kit) WantRefunds(order string, n int) {
+	k.t.Helper()
+	if refunds := k.Refunds(order); len(refunds) != n {
+		k.t.Errorf("order %s: the provider holds %d refunds, want %d: %+v", order, len(refunds), n, refunds)
+	}
+}
+
+// Settle asks the provider once about every attempt in Store that is open, refunds too, as reconciliation does in the
+// background, and returns how many are still open afterwards.
 func (k *Kit) Settle() (open int) {
 	k.t.Helper()
 	ctx := context.Background()
-	var slots []attempt.Slot
+	var all []attempt.Attempt
 	for a, err := range k.Store.List(ctx, attempt.Filter{Open: true}) {
 		if err != nil {
 			k.t.Fatalf("paytest: %v", err)
 		}
-		slots = append(slots, a.Slot)
+		all = append(all, a)
 	}
-	for _, slot := range slots {
-		res, err := k.Client.Check(ctx, slot)
+	for _, a := range all {
+		stillOpen, err := k.settle(ctx, a)
 		if err != nil {
-			k.t.Fatalf("paytest: order %s: %v", slot, err)
+			k.t.Fatalf("paytest: order %s: %v", a.Slot, err)
 		}
-		if res.Open() {
+		if stillOpen {
 			open++
 		}
 	}
 	return open
+}
+
+func (k *Kit) settle(ctx context.Context, a attempt.Attempt) (open bool, err error) {
+	if !a.IsRefund() {
+		res, err := k.Client.Check(ctx, a.Slot)
+		return res.Open(), err
+	}
+	if a.Status == attempt.StatusPrepared {
+		return false, nil // nothing of it has left
+	}
+	view, err := k.Store.Slot(ctx, a.Slot)
+	if err != nil {
+		return false, err
+	}
+	evidence, err := k.Client.Ask(ctx, a, view.Now)
+	if err != nil {
+		return false, err
+	}
+	schedule := k.Client.Schedule()
+	rec := &attempt.Record{ID: a.ID, Who: "paytest", Evidence: evidence, Schedule: &schedule, Due: true}
+	if err := k.Store.Apply(ctx, rec.Step(&a)); err != nil {
+		return false, err
+	}
+	return !rec.Attempt.Status.Final(), nil
 }
 
 // unknownSurplus fails the test for each slot that was paid more than once without anybody knowing.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -197,4 +198,34 @@ func TestAStoreClosedTooEarlyFailsTheTest(t *testing.T) {
 	if len(tb.said) != 1 || !strings.Contains(tb.said[0], "nobody can look for double charges") {
 		t.Errorf("the test's end said %q, want that nobody could look", tb.said)
 	}
+}
+
+func TestRefundsAreCountedAndSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := paytest.New(t)
+		paid, err := p.Client.Pay(t.Context(), p.Intent("1001"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.WantRefunds("1001", 0)
+		p.WantRefunds("unknown order", 0)
+		p.Bank.Always(fakeprovider.Match{}, fakeprovider.LoseAnswer)
+		p.Bank.Always(fakeprovider.Lookups, fakeprovider.Status(503))
+		res, err := p.Client.Refund(t.Context(), attempt.Refund{AttemptID: paid.AttemptID, ID: "r1"})
+		if err != nil || !res.Open() {
+			t.Fatalf("%+v, %v; want it open", res, err)
+		}
+		if n := p.Settle(); n != 1 {
+			t.Errorf("%d open while nobody answers, want 1", n)
+		}
+		p.Bank.ClearFaults()
+		if n := p.Settle(); n != 0 {
+			t.Errorf("%d open, want none", n)
+		}
+		p.WantRefunds("1001", 1)
+		p.WantCharges("1001", 1)
+		if all, err := p.Client.Refunds(t.Context(), paid.AttemptID); err != nil || len(all) != 1 || all[0].Outcome != payclient.Approved {
+			t.Errorf("%+v, %v", all, err)
+		}
+	})
 }
