@@ -540,3 +540,47 @@ func TestS4ARefusedRefundLeavesTheDutyOpen(t *testing.T) {
 		}
 	})
 }
+
+// A refund has no source: it is resumed by a process that has none of the keys that sources were digested under.
+func TestARefundNeedsNoDigestKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keyed := func(id string) func(*payclient.Config) {
+			return func(c *payclient.Config) {
+				c.DigestKeys = []attempt.DigestKey{{ID: id, Secret: bytes.Repeat([]byte(id), 32)}}
+			}
+		}
+		s := open(t, fakeprovider.Config{}, standard.Config{}, keyed("a"))
+		paid := s.pay(order("1001"))
+		s.bank.Always(fakeprovider.Match{}, fakeprovider.LoseRequest)
+		lost := s.refund(part(paid, "r1", "5"))
+		if lost.Attempt.Source != (attempt.Digest{}) || lost.Attempt.BodyDigest == "" || !lost.Open() {
+			t.Fatalf("%+v", lost.Attempt)
+		}
+		s.bank.ClearFaults()
+		s.client = s.restart(standard.Config{}, func(c *payclient.Config) { c.Transport = s.bank; keyed("b")(c) })
+		found := s.refund(part(paid, "r1", "5"))
+		s.want(found, payclient.Approved, payclient.MovedYes)
+		if found.Key != lost.Key || found.Sends <= lost.Sends {
+			t.Errorf("key %s, %d sends; want the stored request once more", found.Key, found.Sends)
+		}
+		s.wantRefunds(1, 500)
+	})
+}
+
+// wrapping adds to an adapter and, as embedding an interface does, loses what is not in it.
+type wrapping struct{ payclient.Provider }
+
+func TestAWrapperThatLosesAbilitiesIsRefused(t *testing.T) {
+	adapter := mustStandard(t, standard.Config{})
+	cfg := payclient.Config{Provider: wrapping{adapter}, Store: new(attempt.Memory), BaseURL: "https://provider.test"}
+	_, err := payclient.New(cfg)
+	for _, what := range []string{"Refunder", "Voider", "Lister"} {
+		if err == nil || !strings.Contains(err.Error(), "is no "+what) {
+			t.Errorf("%v\nwant it to name %s", err, what)
+		}
+	}
+	cfg.Provider = wrapping{mustStandard(t, standard.Config{NoRefunds: true, NoVoids: true, NoLists: true})}
+	if _, err := payclient.New(cfg); err != nil {
+		t.Errorf("declares nothing of it: %v", err)
+	}
+}
