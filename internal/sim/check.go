@@ -87,6 +87,9 @@ func oneCharge(r *records) (broken []string) {
 		if end, status := endOf(history[a.ID]); late(c, end) && (status != attempt.StatusApproved || r.lateWire(c.Reference)) {
 			continue // rule "duties" sees to it
 		}
+		if !r.blamed && r.madeTwice(c) {
+			continue
+		}
 		inTime[a.Slot] = append(inTime[a.Slot], c.ID+" of "+short(c.Reference))
 	}
 	for slot, ids := range inTime {
@@ -95,6 +98,22 @@ func oneCharge(r *records) (broken []string) {
 		}
 	}
 	return broken
+}
+
+// madeTwice tells whether a charge is the second that the provider has made of one request: nobody but the provider could have
+// kept it from that.
+func (r *records) madeTwice(c *fakeprovider.Charge) bool {
+	for _, q := range r.requests {
+		if q.Method != "POST" || q.Reference != c.Reference || !contains(string(q.Fault), "book-twice") {
+			continue
+		}
+		for _, other := range r.charges {
+			if other.Reference == c.Reference && other.ID < c.ID && other.Created.Equal(c.Created) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // falseEnds are attempts that ended without money although the provider held a charge by then.
@@ -410,7 +429,7 @@ func toldFinal(r *records) (broken []string) {
 }
 
 func toldMoney(r *records) (broken []string) {
-	charges := r.byReference()
+	charges, history := r.byReference(), r.history()
 	for _, c := range r.calls {
 		if !c.told() || c.op == "refund" || c.op == "start" {
 			continue
@@ -424,7 +443,8 @@ func toldMoney(r *records) (broken []string) {
 			continue
 		}
 		for _, held := range charges[a.Reference] {
-			if holds(held) && !held.Created.After(c.began) && r.refundedBy(held.ID, c.ended) < held.Amount {
+			end, _ := endOf(history[a.ID])
+			if holds(held) && !held.Created.After(c.began) && !late(held, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
 				broken = append(broken, fmt.Sprintf("call %d (%s %s) was told that no money moved (%s) at +%s, and the provider holds %s since +%s",
 					c.n, c.op, c.order, c.result.Reason, c.ended.Sub(r.began), held.ID, held.Created.Sub(r.began)))
 			}
@@ -631,6 +651,13 @@ func reviewed(a *attempt.Attempt) bool {
 	return slices.ContainsFunc(a.Duties, func(d attempt.Duty) bool { return d.Kind == attempt.DutyReview })
 }
 
+// refundUnknown tells whether a refund of a charge is under way of which nobody knows.
+func (r *records) refundUnknown(id string) bool {
+	return slices.ContainsFunc(r.final, func(a attempt.Attempt) bool {
+		return a.IsRefund() && a.Refund.ChargeID == id && !a.Status.Final()
+	})
+}
+
 // refundable tells whether the provider gives a charge back at all.
 func refundable(r *records, source string) bool {
 	return r.profile.refunds && (len(source) < len("tok_refund_") || source[:len("tok_refund_")] != "tok_refund_")
@@ -656,6 +683,8 @@ func duties(r *records) (broken []string) {
 			case !r.profile.canAsk() && a.Status == attempt.StatusUnknown: // nobody can be asked: a person sees it open
 			case !r.profile.canAsk() && late(c, end) && len(r.events[c.Reference]) == 0:
 			case status == attempt.StatusApproved && a.ChargeID != c.ID && r.lateWire(c.Reference): // an approved attempt is not watched
+			case status == attempt.StatusApproved && a.ChargeID != c.ID && r.madeTwice(c):
+			case !r.profile.canAsk() && r.refundUnknown(c.ID): // nobody can be asked about the refund
 			case refundable(r, c.Source):
 				broken = append(broken, fmt.Sprintf("%s: %d of surplus charge %s (attempt %s %s, closed %t, made +%s) did not go back; duties %v", slot, left, c.ID, short(c.Reference), a.Status, closed, c.Created.Sub(r.began), a.Duties))
 			case len(a.Duties) == 0:

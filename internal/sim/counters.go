@@ -22,7 +22,7 @@ var sometimes = []string{
 	"lookup says none, a later one finds the charge",
 	"charge that was made after its attempt was given up",
 	"key near the end of its retention",
-	"breaker open with an unknown behind it",
+	"claimed, and nothing sent: breaker open or no time, with an unknown behind it",
 	"told in flight",
 	"told of a conflict",
 	"told already paid by another attempt",
@@ -33,7 +33,7 @@ var sometimes = []string{
 	"an answer outside the contract, later approved",
 	"approved by a webhook",
 	"webhook before the answer",
-	"orphaned event",
+	"event: orphan", "event: seen", "event: stored", "event: forged",
 	"approved by a lookup",
 	"declined by a lookup or a webhook",
 	"abandoned because it was not found",
@@ -123,8 +123,11 @@ func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*
 		}
 		switch e.Kind {
 		case attempt.EvidenceSends:
-			if len(e.Sends) == 0 && len(e.Charges) > 0 {
+			switch {
+			case len(e.Sends) == 0 && len(e.Charges) > 0:
 				count("charge cancelled at the provider")
+			case len(e.Sends) == 0 && w.attempt.MaybeSends > 0 && !w.attempt.Status.Final():
+				count("claimed, and nothing sent: breaker open or no time, with an unknown behind it")
 			}
 			for _, s := range e.Sends {
 				switch {
@@ -250,11 +253,6 @@ func observeCall(_ *records, c *call, count func(string)) {
 	case errors.As(c.err, &notPaid):
 	case c.err == nil && c.result.Reason == attempt.ReasonInFlight:
 		count("told in flight")
-	}
-	for _, s := range c.sent {
-		if s.Verdict == attempt.NotSent {
-			continue
-		}
 	}
 	if c.err == nil && c.result.Reason == attempt.ReasonRefundOwed && c.result.Moved == payclient.MovedYes {
 		count("money told as owed back")

@@ -27,17 +27,18 @@ func (w *world) call(op, order string, prefer int, f func(context.Context, *inst
 	c.n = len(w.records.calls)
 	w.records.calls = append(w.records.calls, c)
 	w.mu.Unlock()
-	stalls := i.stalled()
+	before, frozen := i.stalled()
 	w.tracef("call %d: %s %s at %s", c.n, op, order, i.name)
 	res, err := f(context.WithValue(i.ctx, callKey{}, c), i)
-	i.thaw()
+	i.thaw(op + order)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i.dead() {
 		return c
 	}
 	c.result, c.err, c.ended = res, err, time.Now()
-	c.stalled = i.stalled() != stalls
+	after, _ := i.stalled()
+	c.stalled = frozen || after != before
 	text := "+" + time.Since(w.began).String()
 	w.trace = append(w.trace, pad(text)+"call "+strconv.Itoa(c.n)+" is told "+told(c))
 	return c
@@ -135,6 +136,9 @@ func (w *world) customer(order string) {
 			}
 		}
 	case "again": // refused, and asked for again in so many words
+		if d.chance(0.5, "again declined", order, 0) {
+			in.Source = attempt.Token("tok_insufficient_funds")
+		}
 		c := again(in, 2, w.pay(in, n, 0))
 		for k := range 3 {
 			if !c.told() || c.err != nil || c.result.Outcome != payclient.Declined {
@@ -142,6 +146,7 @@ func (w *world) customer(order string) {
 			}
 			<-time.After(draw(time.Second, time.Minute, "asked again"))
 			in.Again = c.result.AttemptID
+			w.count("asked again in so many words")
 			c = w.pay(in, n+k, 0)
 		}
 	case "cancel":

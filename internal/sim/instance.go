@@ -72,6 +72,7 @@ func (w *world) newInstance(number, life int) *instance {
 	i.webhook, err = webhook.New(webhook.Config{
 		Store: cfg.Store, Place: i.client.Place(), Schedule: schedule, KeepsAnswers: cfg.Provider.Capabilities().Key.KeepsEveryAnswer,
 		Secrets: []webhook.Secret{webhook.NewSecret(webhookSecret)}, Read: standard.ReadEvent, Who: i.name + " webhook",
+		Observer: webhook.Observer{Delivered: func(_ context.Context, d webhook.Delivery) { w.count("event: " + d.Result.String()) }},
 	})
 	if err != nil {
 		panic(err)
@@ -168,16 +169,18 @@ func (i *instance) freeze(d time.Duration) {
 	i.w.tracef("%s stands still for %s", i.name, d)
 }
 
-// thaw waits until the process goes on.
-func (i *instance) thaw() {
+// thaw waits until the process goes on, and tells how long that was. What a frozen process was about to do it does all at once;
+// a few drawn nanoseconds put it in an order that is the seed's.
+func (i *instance) thaw(name string) (stood time.Duration) {
 	for {
 		i.mu.Lock()
 		d := time.Until(i.frozenUntil)
 		i.mu.Unlock()
 		if d <= 0 {
-			return
+			return stood
 		}
-		<-time.After(d)
+		stood += d
+		<-time.After(d + i.w.dice.between(0, 50*time.Microsecond, "thaw", name, i.w.dice.next("thaw", name)))
 	}
 }
 
@@ -187,10 +190,11 @@ func (i *instance) stall() {
 	i.mu.Unlock()
 }
 
-func (i *instance) stalled() int {
+// stalled tells how often the instance was held up, and whether it stands still now.
+func (i *instance) stalled() (times int, now bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.stalls
+	return i.stalls, i.frozenUntil.After(time.Now())
 }
 
 var _ attempt.Store = (*link)(nil)

@@ -42,6 +42,7 @@ type profile struct {
 	webhooks               bool
 	retention, lag         time.Duration // as declared
 	searchLag              time.Duration // as it is
+	lockTimeout            time.Duration // of a key whose request never ended
 	providerClock          time.Duration // ahead of the instances'
 	storeClock             time.Duration // ahead of the instances'
 	jumps                  []jump        // of the store's clock
@@ -61,7 +62,9 @@ type profile struct {
 	sources                []string
 	retries, permits       int
 	listFrom               int
-	concurrency            int // of a reconciler's questions
+	strangers              int  // charges of another system in the same provider account
+	twice                  bool // the provider sometimes makes two charges of one request
+	concurrency            int  // of a reconciler's questions
 	breakerRequests        int
 }
 
@@ -137,6 +140,9 @@ func profileOf(d *dice) profile {
 		p.askFaultRate, p.dialFaultRate = 0.1, 0.02
 		return p
 	}
+	if yes(0.3, "strangers") {
+		p.strangers = 5
+	}
 	if yes(0.5, "lag as declared") {
 		p.searchLag = between(0, p.lag-10*time.Second, "search lag")
 	}
@@ -161,10 +167,14 @@ func profileOf(d *dice) profile {
 		for _, name := range []string{"lost", "slow", "status", "body", "decline", "late"} { // never in a map's order
 			if yes(0.5, "group "+name) {
 				p.faults = append(p.faults, groups[name]...)
+				if name == "slow" || name == "late" {
+					p.lockTimeout = 2 * time.Hour // a provider that forgets a request which it is still working on keeps no promise
+				}
 			}
 		}
 		if p.webhooks {
 			p.faults = append(p.faults, webhookFaults...)
+			p.twice = yes(0.2, "twice")
 		}
 		if len(p.faults) == 0 {
 			p.faults = slices.Clone(lostFaults)
@@ -180,6 +190,8 @@ func profileOf(d *dice) profile {
 		p.sources = append(p.sources, "tok_declined", "tok_insufficient_funds", "tok_slow_4s", "tok_lost_answer")
 	}
 	if yes(0.4, "pending") {
+		// A refusal of such a source would turn into an approval by itself, which the provider does not declare.
+		p.faults = slices.DeleteFunc(p.faults, func(f fakeprovider.Fault) bool { return slices.Contains(declineFaults, f) })
 		p.sources = append(p.sources, "tok_pending_then_succeeded_2m", "tok_pending_then_failed_5m", "tok_requires_action", "tok_pending_then_succeeded_45m")
 	}
 	if yes(0.4, "refund sources") {

@@ -28,6 +28,8 @@ type records struct {
 	calls  []*call
 	wires  []wire
 	frozen []frozen // which requests left too late
+
+	blamed bool // what the provider makes twice of one request counts as a double charge
 }
 
 // write is a committed change of an attempt.

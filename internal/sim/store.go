@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"sync"
 	"time"
 
@@ -73,7 +72,7 @@ type link struct {
 // the store. An outcome waits for the store as long as ctx allows, anything else for 5 s.
 func (l *link) enter(ctx context.Context, what string, outcome bool) error {
 	of := l.of
-	of.thaw()
+	of.thaw(what)
 	if of.dead() {
 		return fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead)
 	}
@@ -92,7 +91,7 @@ func (l *link) enter(ctx context.Context, what string, outcome bool) error {
 		}
 		of.w.count("store out of reach")
 		of.stall()
-		wait(ctx, d.between(200*time.Millisecond, 300*time.Millisecond, "store wait", of.name+what, d.next("store wait", of.name)))
+		wait(ctx, d.between(200*time.Millisecond, 300*time.Millisecond, "store wait", of.name+what, d.next("store wait", of.name+what)))
 	}
 	if of.dead() {
 		return fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead)
@@ -107,7 +106,8 @@ func (l *link) Apply(ctx context.Context, steps ...*attempt.Step) error {
 		}
 		return attempt.JoinStepErrors(steps)
 	}
-	if err := l.enter(ctx, "apply", steps[0].Outcome); err != nil {
+	name := steps[0].Slot.Order + steps[0].ID
+	if err := l.enter(ctx, "apply "+name, steps[0].Outcome); err != nil {
 		return fail(err)
 	}
 	w, of := l.of.w, l.of
@@ -131,7 +131,7 @@ func (l *link) Apply(ctx context.Context, steps ...*attempt.Step) error {
 		}
 		own[i] = &step
 	}
-	if w.storeFault(of, "fails", w.profile.storeFails) {
+	if w.storeFault("fails", name, w.profile.storeFails) {
 		of.stall()
 		return fail(fmt.Errorf("%w: %w", attempt.ErrUnavailable, errOutage))
 	}
@@ -140,14 +140,14 @@ func (l *link) Apply(ctx context.Context, steps ...*attempt.Step) error {
 		s.Err = own[i].Err
 	}
 	for _, kind := range kinds {
-		if of.crash("after "+kind, strconv.Itoa(len(steps))) {
+		if of.crash("after "+kind, name) {
 			return fail(fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead))
 		}
 	}
 	if of.dead() {
 		return fail(fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead))
 	}
-	if len(kinds) > 0 && w.storeFault(of, "loses", w.profile.storeLoses) {
+	if len(kinds) > 0 && w.storeFault("loses", name, w.profile.storeLoses) {
 		w.count("commit whose answer was lost")
 		of.stall()
 		return fail(fmt.Errorf("%w: %w", attempt.ErrUnavailable, errLost))
@@ -171,21 +171,21 @@ func kindOf(writes []attempt.Write) string {
 }
 
 func (l *link) Attempt(ctx context.Context, id string) (attempt.Attempt, error) {
-	if err := l.enter(ctx, "attempt", false); err != nil {
+	if err := l.enter(ctx, "attempt "+id, false); err != nil {
 		return attempt.Attempt{}, err
 	}
 	return l.Store.Attempt(ctx, id)
 }
 
 func (l *link) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, error) {
-	if err := l.enter(ctx, "slot", false); err != nil {
+	if err := l.enter(ctx, "slot "+slot.Order, false); err != nil {
 		return attempt.View{}, err
 	}
 	return l.Store.Slot(ctx, slot)
 }
 
 func (l *link) Events(ctx context.Context, id string) ([]attempt.Event, error) {
-	if err := l.enter(ctx, "events", false); err != nil {
+	if err := l.enter(ctx, "events "+id, false); err != nil {
 		return nil, err
 	}
 	return l.Store.Events(ctx, id)

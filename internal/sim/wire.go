@@ -17,21 +17,25 @@ import (
 
 // dial makes a connection to the provider, or fails to.
 func (i *instance) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	i.thaw()
+	name := i.name
+	if c, ok := ctx.Value(callKey{}).(*call); ok { // a dial keeps the values of the request that it was begun for
+		name += c.order
+	}
+	i.thaw(name)
 	w := i.w
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	if i.dead() {
 		return nil, refused
 	}
-	n := w.dice.next("dial", i.name)
+	n := w.dice.next("dial", name)
 	if !w.isCalm() {
-		wait(ctx, w.dice.between(0, w.profile.latency/4, "dial latency", i.name, n))
+		wait(ctx, w.dice.between(0, w.profile.latency/4, "dial latency", name, n))
 		if w.outage() == "refuse-dial" {
 			w.count("dial in an outage")
 			return nil, refused
 		}
-		if w.dice.chance(w.profile.dialFaultRate, "dial", i.name, n) {
-			how := pick(w.dice, []string{"refused", "timeout", "hang"}, "dial how", i.name, n)
+		if w.dice.chance(w.profile.dialFaultRate, "dial", name, n) {
+			how := pick(w.dice, []string{"refused", "timeout", "hang"}, "dial how", name, n)
 			w.countFault("dial " + how)
 			switch how {
 			case "refused":
@@ -94,18 +98,19 @@ func readWire(b []byte) (r wire, ok bool) {
 
 func (c *conn) Write(b []byte) (int, error) {
 	w, of := c.of.w, c.of
-	of.thaw()
 	r, begins := readWire(b)
+	stood := of.thaw(r.method + r.reference)
 	if !begins {
 		return c.Conn.Write(b)
 	}
+	r.frozen = stood
 	name := r.method + r.path + r.reference
 	n := w.dice.next("wire", name)
 	if !w.isCalm() {
 		if !c.wait(w.dice.between(0, w.profile.latency, "latency out", name, n)) {
 			return 0, net.ErrClosed
 		}
-		of.thaw()
+		r.frozen += of.thaw(name)
 		if of.crash("before "+r.method, name) || of.dead() {
 			return 0, net.ErrClosed
 		}
@@ -116,7 +121,10 @@ func (c *conn) Write(b []byte) (int, error) {
 			c.mu.Unlock()
 			of.freeze(r.frozen)
 			w.count("sender frozen before its first byte")
-			of.thaw()
+			of.thaw(name)
+		}
+		if w.profile.twice && r.path == "/v1/charges" && r.method == "POST" && w.dice.chance(0.05, "twice", name, n) {
+			w.bank.ScriptFor(fakeprovider.Match{Path: r.path, Reference: r.reference}, "book-twice")
 		}
 		if r.method == "GET" && w.dice.chance(w.profile.askFaultRate, "ask fault", name, n) {
 			fault := pick(w.dice, askFaults, "ask fault how", name, n)
@@ -158,7 +166,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if !w.isCalm() {
 		_ = c.wait(w.dice.between(0, w.profile.latency, "latency back", name, w.dice.next("answer", name))) // a closed connection is for the next Read to tell
 	}
-	c.of.thaw()
+	c.of.thaw(name)
 	if c.of.crash("answered "+about.method, name) || c.of.dead() {
 		return 0, net.ErrClosed
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,14 @@ type world struct {
 // tail is how long a world goes on being out of order after the last order has come: long enough for the rule for abandoning.
 const tail = 70 * time.Minute
 
+// What production code leaves to chance depends on the moment in the bubble: the same in every run of a seed, and not the same for
+// all who wait.
+func init() {
+	chance.Replace(func(n int64) int64 {
+		return int64(newDice(0).draw("chance", "", int(time.Now().UnixNano())) % uint64(n)) //nolint:gosec // n is positive
+	})
+}
+
 // run runs a seed. t is only what a bubble needs: what is found is in the outcome.
 func run(t *testing.T, seed uint64, m *mutant) (o *outcome) {
 	synctest.Test(t, func(*testing.T) {
@@ -75,9 +84,6 @@ func run(t *testing.T, seed uint64, m *mutant) (o *outcome) {
 		if m != nil && m.world != nil {
 			m.world(&w.profile)
 		}
-		defer chance.Replace(func(n int64) int64 {
-			return int64(w.dice.draw("chance", "", int(time.Since(w.began))) % uint64(n)) //nolint:gosec // n is positive
-		})()
 		w.open()
 		w.safety()
 		w.liveness()
@@ -90,7 +96,7 @@ func run(t *testing.T, seed uint64, m *mutant) (o *outcome) {
 func (w *world) open() {
 	p := &w.profile
 	cfg := fakeprovider.Config{
-		KeyRetention: p.retention, SearchLag: p.searchLag, RecordRequests: 1 << 20, IgnoreKeys: !p.keyed(),
+		KeyRetention: p.retention, LockTimeout: p.lockTimeout, SearchLag: p.searchLag, RecordRequests: 1 << 20, IgnoreKeys: !p.keyed(),
 		Now: func() time.Time { return time.Now().Add(p.providerClock) },
 	}
 	if p.kind == successes {
@@ -146,6 +152,9 @@ func (w *world) safety() {
 		})
 	}
 	w.background.Go(w.payers)
+	for n := range p.strangers {
+		w.background.Go(func() { w.stranger(n) })
+	}
 	for n := range p.orders {
 		w.customers.Go(func() { w.customer(fmt.Sprintf("order-%d", n)) })
 	}
@@ -222,10 +231,11 @@ func (w *world) deliver(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
 	w.mu.Unlock()
-	n := w.dice.next("webhook", "")
+	id := r.Header.Get("webhook-id")
+	n := int(w.dice.draw("webhook", id, w.dice.next("webhook", id)) % 64)
 	for k := range instances {
 		if i := instances[(n+k)%len(instances)]; !i.dead() {
-			i.thaw()
+			i.thaw(id)
 			i.webhook.ServeHTTP(rw, r)
 			return
 		}
@@ -257,6 +267,27 @@ func (w *world) payers() {
 				w.count("payer finished at the provider")
 			}
 		}
+	}
+}
+
+// stranger is another system of the same merchant that charges in the same provider account.
+func (w *world) stranger(n int) {
+	name := strconv.Itoa(n)
+	<-time.After(w.dice.between(0, w.profile.span, "stranger", name, 0))
+	body := `{"amount":100,"currency":"EUR","source":"tok_visa","merchant_reference":"other-system-` + name + `"}`
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://provider.example/v1/charges", strings.NewReader(body))
+	if err != nil {
+		w.broken("simulator", "%v", err)
+		return
+	}
+	req.Header.Set("Authorization", "Bearer simulated")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", `"other-system-key-`+name+`"`)
+	ctx, cancel := context.WithTimeout(req.Context(), 10*time.Second)
+	defer cancel()
+	resp, err := w.bank.RoundTrip(req.WithContext(ctx))
+	if err == nil {
+		_ = resp.Body.Close() // whatever it was told, it is none of ours
 	}
 }
 
@@ -315,8 +346,8 @@ func (w *world) storeOut(i *instance) bool {
 	return false
 }
 
-func (w *world) storeFault(i *instance, how string, p float64) bool {
-	return p > 0 && !w.isCalm() && w.dice.chance(p, "store "+how, i.name, w.dice.next("store "+how, i.name))
+func (w *world) storeFault(how, name string, p float64) bool {
+	return p > 0 && !w.isCalm() && w.dice.chance(p, "store "+how, name, w.dice.next("store "+how, name))
 }
 
 func (w *world) tracef(format string, args ...any) {
@@ -448,6 +479,7 @@ func (w *world) judge() *outcome {
 	for _, q := range ledger.Requests {
 		q.Time = q.Time.Add(there)
 		r.requests = append(r.requests, q)
+		w.trace = append(w.trace, pad("+"+q.Time.Sub(w.began).String())+fmt.Sprintf("provider: request %d %s %s of %s, fault %q, status %d, replayed %t", q.Number, q.Method, q.Path, short(q.Reference), q.Fault, q.Status, q.Replayed))
 		if q.Fault != "" && q.Fault != fakeprovider.Answer {
 			w.faults[q.Method+" "+string(q.Fault)]++
 		}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var (
+	seedCount = flag.Int("sim.seeds", 240, "how many seeds TestSeeds runs")
+	firstSeed = flag.Uint64("sim.from", 1, "the first of them")
+)
+
+// keptSeeds are the seeds that have found something, with what they found.
+func keptSeeds(t *testing.T) map[uint64]string {
+	files, err := filepath.Glob("testdata/seeds/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := make(map[uint64]string)
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			number, why, ok := strings.Cut(lines.Text(), " ")
+			if !ok || strings.HasPrefix(number, "#") {
+				continue
+			}
+			seed, err := strconv.ParseUint(number, 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			seeds[seed] = why
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return seeds
+}
+
+func report(t *testing.T, o *outcome, why string) {
+	for i, v := range o.Violations {
+		if i == 5 {
+			t.Errorf("and %d more", len(o.Violations)-i)
+			break
+		}
+		t.Errorf("seed %d%s broke %s: %s\nits world: %s\nsee it: go run ./internal/sim -seed %d -v", o.Seed, why, v.Rule, v.Text, o.Profile, o.Seed)
+	}
+}
+
+// What was found once is looked for first, ever after.
+func TestKeptSeeds(t *testing.T) {
+	seeds := keptSeeds(t)
+	if len(seeds) == 0 {
+		t.Fatal("no seeds are kept in testdata/seeds")
+	}
+	for seed, why := range seeds {
+		report(t, run(t, seed, nil), " ("+why+")")
+	}
+}
+
+// enoughSeeds is from how many seeds on each of the things that must happen sometimes has to have happened.
+const enoughSeeds = 240
+
+func TestSeeds(t *testing.T) {
+	sum := newTotal()
+	var mu sync.Mutex // guards sum
+	t.Run("each", func(t *testing.T) {
+		const workers = 4
+		for worker := range workers {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for n := worker; n < *seedCount; n += workers {
+					o := run(t, *firstSeed+uint64(n), nil) //nolint:gosec // not negative
+					report(t, o, "")
+					mu.Lock()
+					sum.add(o)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	if *seedCount >= enoughSeeds {
+		for _, name := range sum.never() {
+			t.Errorf("never happened in %d seeds: %s", *seedCount, name)
+		}
+	}
+	if p := sum.precision; p.Unknown > 0 || p.FalseEnds > 0 {
+		t.Errorf("%d of %d definite non-sends were told as unknown, %d ends were false", p.Unknown, p.NotSent, p.FalseEnds)
+	}
+}
+
+func TestThereIsEnoughThatHappensSometimes(t *testing.T) {
+	if len(sometimes) < 30 {
+		t.Errorf("%d counters, want 30 at least", len(sometimes))
+	}
+	seen := make(map[string]bool)
+	for _, name := range sometimes {
+		if seen[name] {
+			t.Errorf("%q is listed twice", name)
+		}
+		seen[name] = true
+	}
+	if never := newTotal().never(); !reflect.DeepEqual(never, sometimes) {
+		t.Errorf("of no seeds at all %d counters are missing, want all %d", len(never), len(sometimes))
+	}
+}
+
+// The same seed decides the same: the provider's books, what callers are told, and the whole timeline.
+func TestSameSeedTwice(t *testing.T) {
+	different := 0
+	const seeds = 20
+	for seed := uint64(1); seed <= seeds; seed++ {
+		first, second := run(t, seed, nil), run(t, seed, nil)
+		if first.Profile != second.Profile {
+			t.Fatalf("seed %d made two worlds", seed)
+		}
+		if a, b := books(t, first), books(t, second); a != b {
+			t.Errorf("seed %d: the books differ:\n%s", seed, firstDifference(a, b))
+		}
+		if a, b := tellings(first), tellings(second); a != b {
+			t.Errorf("seed %d: what callers were told differs:\n%s", seed, firstDifference(a, b))
+		}
+		if !reflect.DeepEqual(first.Trace, second.Trace) {
+			different++
+			t.Logf("seed %d: the timelines differ:\n%s", seed, firstDifference(strings.Join(first.Trace, "\n"), strings.Join(second.Trace, "\n")))
+		}
+	}
+	t.Logf("%d of %d timelines were not the same in every line", different, seeds)
+}
+
+func books(t *testing.T, o *outcome) string {
+	b, err := json.MarshalIndent(map[string]any{"charges": o.records.charges, "refunds": o.records.refunds}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func tellings(o *outcome) string {
+	var b strings.Builder
+	for _, c := range o.records.calls {
+		fmt.Fprintf(&b, "%s %s at %s, %s: %s\n", c.op, c.order, c.instance, c.began.Sub(o.records.began), told(c))
+	}
+	return b.String()
+}
+
+func firstDifference(a, b string) string {
+	one, two := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(one), len(two)) {
+		if one[i] != two[i] {
+			return fmt.Sprintf("line %d\n- %s\n+ %s", i+1, one[i], two[i])
+		}
+	}
+	return fmt.Sprintf("%d lines and %d", len(one), len(two))
+}
