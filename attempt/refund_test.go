@@ -111,6 +111,24 @@ func TestRefund_SumsUnderOneLock(t *testing.T) {
 }
 
 // The same refund asked for again is the same refund, whatever has become of it.
+// A refund that was proven and is told with another amount afterwards, by an answer that was mixed up on its way, frees nothing
+// for another one: of the two amounts the larger counts. Found by simulation.
+func TestRefund_AnotherAmountToldLaterFreesNothing(t *testing.T) {
+	s, a := paidShop(t)
+	d := s.refund(attempt.Refund{AttemptID: a.ID, ID: "r1"})
+	s.record(d.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceWebhook, Charges: []attempt.Charge{back("re_1", attempt.ChargeSucceeded, 1999)}}, false)
+	wrong := back("re_1", attempt.ChargeSucceeded, 1)
+	s.record(d.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceSends, Fence: d.Attempt.Fence, KeepsAnswers: true, Sends: []attempt.Send{{
+		Answer: attempt.Answer{Verdict: attempt.Violated, Reason: attempt.ReasonMismatch, MoneyMoved: true}, Charge: &wrong,
+	}}}, false)
+	if c := s.nth(1).Charges[0]; c.Refunded != 1999 || s.left() != 0 {
+		t.Errorf("%d refunded, %d left; want the whole 1999 refunded", c.Refunded, s.left())
+	}
+	if again := s.refund(attempt.Refund{AttemptID: a.ID, ID: "r2"}); again.Kind != attempt.DecidedRefuse {
+		t.Errorf("another refund was decided: %+v", again)
+	}
+}
+
 func TestRefund_Again(t *testing.T) {
 	s, a := paidShop(t)
 	r := attempt.Refund{AttemptID: a.ID, ID: "r1", Amount: amountOf(500, "EUR")}
