@@ -170,6 +170,9 @@ func (a Attempt) Tell(now time.Time) Told {
 		if a.keeps() {
 			return Told{Outcome: Approved, Moved: MovedYes, Reason: ReasonKept}
 		}
+		if a.gaveBack() {
+			a.Reason = ReasonRefunded
+		}
 	}
 	if a.Status == StatusApproved {
 		if t, gone := a.tellGone(); gone {
@@ -230,9 +233,24 @@ func (a *Attempt) owes() bool {
 	return owed
 }
 
-// keeps tells whether it was decided that money on the attempt, which has ended without it, stays as the order's payment.
+// keeps tells whether it was decided that money on the attempt stays as the order's payment, and it still does.
 func (a *Attempt) keeps() bool {
-	return slices.ContainsFunc(a.Duties, func(d Duty) bool { return d.How == HowKept })
+	if !a.UnwantedAt.IsZero() || len(a.Duties) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(a.Charges, func(c Charge) bool {
+		return c.Status == ChargeSucceeded && a.decidedHow(c, HowKept) && !c.refundedInFull()
+	})
+}
+
+// keptAndRefunded tells whether money that was the order's payment by a decision was given back in full since.
+func (a *Attempt) keptAndRefunded() bool {
+	return slices.ContainsFunc(a.Charges, func(c Charge) bool { return a.decidedHow(c, HowKept) && c.refundedInFull() })
+}
+
+// gaveBack tells whether money of the attempt was given back in full.
+func (a *Attempt) gaveBack() bool {
+	return slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.refundedInFull() })
 }
 
 // tellOwed tells of an attempt that has ended without money and owes something all the same.

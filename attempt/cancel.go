@@ -64,6 +64,7 @@ func (c *Cancel) Do(v View) ([]Write, error) {
 			after.end(StatusAbandoned, ReasonOrderCancelled)
 		}
 		after.openDuties(v.Now)
+		after.planDuty(v.Now)
 		opened := slices.Clone(after.Duties[had:])
 		if c.Schedule != nil {
 			c.Schedule.plan(after, v.Now, false)

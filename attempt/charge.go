@@ -52,9 +52,14 @@ type Charge struct {
 	SeenAt      time.Time    `json:"seen_at,omitzero"`      // when it was first learnt of, by the store's clock
 	Answered    bool         `json:"answered,omitempty"`    // the answer to one of our sends held it
 
+	// ChangedAt is when its status was last learnt to be another, by the store's clock; zero: it never was.
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// Refunded is how much of it our refunds have given back, in minor units.
 	Refunded int64 `json:"refunded,omitempty"`
 
 	// FailedFirst: it was known as failed before it was known as succeeded.
 	FailedFirst bool `json:"failed_first,omitempty"`
 }
+
+// statusSince returns when the status was learnt.
+func (c Charge) statusSince() time.Time { return later(c.SeenAt, c.ChangedAt) }

@@ -22,9 +22,10 @@ type Duty struct {
 	Amount   money.Amount `json:"amount,omitzero"` // what the provider holds
 	Why      string       `json:"why"`
 	OpenedAt time.Time    `json:"opened_at"`
-	MetAt    time.Time    `json:"met_at,omitzero"`   // zero: open
-	How      string       `json:"how,omitempty"`     // how it was met
-	Decided  bool         `json:"decided,omitempty"` // its kind was decided, by a person or a policy, and does not change by itself
+	MetAt    time.Time    `json:"met_at,omitzero"` // zero: open
+	How      string       `json:"how,omitempty"`   // how it was met
+	// DecidedAt is when a person or a policy decided its kind; that does not change by itself any more. Zero: nobody has.
+	DecidedAt time.Time `json:"decided_at,omitzero"`
 }
 
 // How a duty was met.

@@ -46,7 +46,8 @@ func (e *PaidError) Error() string {
 // Is matches [ErrAlreadyPaid].
 func (e *PaidError) Is(target error) bool { return target == ErrAlreadyPaid }
 
-// CancelledError says that the order was cancelled: nothing is sent for it any more.
+// CancelledError says that the order was cancelled: nothing is sent for it any more. It says nothing about money that may have
+// moved before: that is what the Attempt, or the client's Status, tells.
 type CancelledError struct {
 	Slot    Slot
 	At      time.Time

@@ -188,7 +188,11 @@ func checkAlways(t fataler, a attempt.Attempt, now time.Time) {
 	if !a.Status.Final() && a.NextCheckAt.IsZero() && a.AskingEndedAt.IsZero() {
 		t.Fatalf("open (%s) and nobody will look: no NextCheckAt, no AskingEndedAt", a.Status)
 	}
-	if a.Status.Final() && !a.NextCheckAt.IsZero() {
+	refund := slices.ContainsFunc(a.Duties, func(d attempt.Duty) bool { return d.Kind == attempt.DutyRefund && d.MetAt.IsZero() })
+	if refund && a.NextCheckAt.IsZero() {
+		t.Fatalf("owes a refund and nobody will pay it: %+v", a.Duties)
+	}
+	if a.Status.Final() && !a.NextCheckAt.IsZero() && len(a.Duties) == 0 {
 		t.Fatalf("%s and still to be checked at %v", a.Status, a.NextCheckAt)
 	}
 	if told.NotPaid && told.Moved != attempt.MovedNo {

@@ -34,6 +34,7 @@ type endOfClaim struct {
 type seenCharge struct {
 	succeeded, failed, reversed, pendingOnly bool
 	answered                                 bool
+	firstSeen, changed                       time.Time
 	amount                                   money.Amount // as last told
 }
 
@@ -55,7 +56,7 @@ func (m *model) learn(e attempt.Evidence) (abandonOK bool) {
 		m.learnSends(e)
 	}
 	for _, c := range e.Charges {
-		m.learnCharge(c, e.KeepsAnswers, false, e.Kind == attempt.EvidenceLookup)
+		m.learnCharge(c, e.KeepsAnswers, false, e)
 	}
 	if e.Kind == attempt.EvidenceLookup {
 		empty := e.Lookup == attempt.LookupNone || e.Lookup == attempt.LookupFound && len(m.charges) > 0
@@ -76,7 +77,7 @@ func (m *model) learnSends(e attempt.Evidence) {
 	if _, over := m.ended[e.Fence]; over || !known && e.Fence <= m.top {
 		for _, s := range e.Sends { // a repeated record: only what it says of charges is heard again
 			if s.Charge != nil {
-				m.learnCharge(*s.Charge, s.Kept, true, false)
+				m.learnCharge(*s.Charge, s.Kept, true, e)
 			}
 		}
 		return
@@ -91,26 +92,32 @@ func (m *model) learnSends(e attempt.Evidence) {
 			m.refusal.rejected = true
 		}
 		if s.Charge != nil && s.Verdict != attempt.NotSent {
-			m.learnCharge(*s.Charge, s.Kept, true, false)
+			m.learnCharge(*s.Charge, s.Kept, true, e)
 		}
 	}
 }
 
-func (m *model) learnCharge(c attempt.Charge, kept, answered, askedNow bool) {
+func (m *model) learnCharge(c attempt.Charge, kept, answered bool, e attempt.Evidence) {
 	k := m.charges[c.ID]
 	if k == nil {
-		k = &seenCharge{pendingOnly: true}
+		k = &seenCharge{pendingOnly: true, firstSeen: e.At}
 		m.charges[c.ID] = k
 		m.order = append(m.order, c.ID)
 		m.nones = nil
 	}
 	k.answered = k.answered || answered
-	settled := k.reversed || c.Status == attempt.ChargePending && !k.pendingOnly
-	if c.Status == attempt.ChargeFailed && k.failed && k.succeeded && !askedNow {
-		settled = true // a failure known before the success, delivered once more
-	}
-	if settled {
+	lookup := e.Kind == attempt.EvidenceLookup
+	askedSince := lookup && e.AskedAt.After(latest(k.firstSeen, k.changed))
+	switch {
+	case k.reversed:
+		if c.Status != attempt.ChargeSucceeded || !askedSince {
+			return // only a question asked since then takes a reversal back
+		}
+		k.reversed, k.changed = false, e.At
+	case c.Status == attempt.ChargePending && !k.pendingOnly:
 		return // news from before what is known
+	case c.Status == attempt.ChargeFailed && k.succeeded && (k.failed || lookup) && !askedSince:
+		return // a failure known before the success, or an answer older than it
 	}
 	if c.Amount.Valid() {
 		k.amount = c.Amount
@@ -120,13 +127,22 @@ func (m *model) learnCharge(c attempt.Charge, kept, answered, askedNow bool) {
 		if !c.Amount.Valid() && !k.succeeded {
 			k.amount = c.Amount
 		}
+		if !k.succeeded && !k.firstSeen.Equal(e.At) {
+			k.changed = e.At
+		}
 		k.succeeded, k.pendingOnly = true, false
 	case attempt.ChargeReversed:
+		if !k.firstSeen.Equal(e.At) {
+			k.changed = e.At
+		}
 		k.reversed, k.pendingOnly = true, false
 	case attempt.ChargeFailed:
+		if k.pendingOnly && !k.firstSeen.Equal(e.At) {
+			k.changed = e.At
+		}
 		k.pendingOnly = false
 		if k.succeeded {
-			k.reversed = true
+			k.reversed, k.changed = true, e.At
 		} else {
 			k.failed = true
 			m.refusal.keptCharge = m.refusal.keptCharge || kept

@@ -27,6 +27,7 @@ func Next(a Attempt, e Evidence) (Attempt, []Duty) {
 		a.fold(e)
 	}
 	a.UpdatedAt = later(a.UpdatedAt, e.At)
+	a.planDuty(e.At)
 	if len(a.Duties) == had {
 		return a, nil
 	}
@@ -159,19 +160,22 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 	told := c.Status
 	i := slices.IndexFunc(a.Charges, func(k Charge) bool { return k.ID == c.ID })
 	if i < 0 {
-		c.SeenAt, c.Refunded = e.At, 0
+		c.SeenAt, c.ChangedAt, c.Refunded = e.At, time.Time{}, 0
 		a.Charges = append(slices.Clip(a.Charges), c)
 		a.NoneAskedAt = nil // the lookups that found nothing were wrong
 	} else {
 		known := a.Charges[i]
 		c.Answered = c.Answered || known.Answered
-		if outdated(known, told, e.Kind) {
+		if outdated(known, told, e) {
 			known.Answered = c.Answered
 			c = known
 		}
 		c.FailedFirst = known.FailedFirst || known.Status == ChargeFailed && c.Status == ChargeSucceeded
 		if known.Status == ChargeSucceeded && c.Status == ChargeFailed {
 			c.Status = ChargeReversed
+		}
+		if c.ChangedAt = known.ChangedAt; c.Status != known.Status {
+			c.ChangedAt = e.At
 		}
 		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
 			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
@@ -191,14 +195,15 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 	}
 }
 
-// outdated tells whether a report of a charge is older than what is known of it. News may be delivered late and twice, so
-// a failure that was known before the success is no reversal unless the provider was asked just now.
-func outdated(known Charge, told ChargeStatus, from EvidenceKind) bool {
+// outdated tells whether a report of a charge is older than what is known of it. News may be delivered late and twice, and an
+// answer may be stored long after it was given: only a question asked since then can take back a success, or a reversal.
+func outdated(known Charge, told ChargeStatus, e Evidence) bool {
+	askedSince := e.Kind == EvidenceLookup && e.AskedAt.After(known.statusSince())
 	switch known.Status {
 	case ChargeReversed:
-		return true
+		return told != ChargeSucceeded || !askedSince
 	case ChargeSucceeded:
-		return told == ChargePending || told == ChargeFailed && known.FailedFirst && from != EvidenceLookup
+		return told == ChargePending || told == ChargeFailed && !askedSince && (known.FailedFirst || e.Kind == EvidenceLookup)
 	case ChargeFailed:
 		return told == ChargePending
 	}
@@ -216,9 +221,12 @@ func (a *Attempt) doneWith(c Charge) bool {
 	if c.refundedInFull() {
 		return true
 	}
-	return slices.ContainsFunc(a.Duties, func(d Duty) bool {
-		return d.ChargeID == c.ID && (d.How == HowKept && c.Status == ChargeSucceeded || d.How == HowDismissed && c.Status == ChargeReversed)
-	})
+	return c.Status == ChargeSucceeded && a.decidedHow(c, HowKept) || c.Status == ChargeReversed && a.decidedHow(c, HowDismissed)
+}
+
+// decidedHow tells whether a duty about a charge was met in that way.
+func (a *Attempt) decidedHow(c Charge, how string) bool {
+	return slices.ContainsFunc(a.Duties, func(d Duty) bool { return d.ChargeID == c.ID && d.How == how })
 }
 
 // learnNone keeps the last two times at which a lookup was asked that found nothing, at least the lag apart. Times that lie
@@ -252,10 +260,12 @@ func (a *Attempt) openDuties(now time.Time) {
 		case ChargeFailed:
 			a.meet(c, now, WhyLatePending, HowGone)
 		case ChargePending:
-			if a.Status.Final() && !approved {
+			if a.Status.Final() {
 				a.owe(DutyReview, c, WhyLatePending, now)
 			}
 		case ChargeSucceeded:
+			a.meet(c, now, WhyReversed, HowGone) // the provider says that it was none
+			a.meet(c, now, WhyLatePending, HowGone)
 			switch {
 			case own && !a.UnwantedAt.IsZero():
 				a.owe(DutyRefund, c, WhyUnwanted, now)
@@ -264,8 +274,9 @@ func (a *Attempt) openDuties(now time.Time) {
 				a.owe(DutyReview, c, WhyDifferent, now)
 			case approved:
 				a.owe(DutyReview, c, WhySecondCharge, now)
+			case a.Status.Final() && !a.UnwantedAt.IsZero() && a.decidedHow(c, HowKept):
+				a.owe(DutyRefund, c, WhyUnwanted, now) // it was kept for an order that was cancelled since
 			case a.Status.Final():
-				a.meet(c, now, WhyLatePending, HowGone)
 				kind := DutyRefund
 				if a.IsRefund() {
 					kind = DutyReview // more money has left than should have: nothing of ours brings it back
@@ -280,6 +291,17 @@ func (a *Attempt) openDuties(now time.Time) {
 	}
 }
 
+// planDuty makes sure that somebody looks at an attempt that owes a refund, whoever has found the money and with whatever
+// schedule.
+func (a *Attempt) planDuty(now time.Time) {
+	if len(a.Duties) == 0 || !a.NextCheckAt.IsZero() {
+		return
+	}
+	if _, owed := a.refundDuty(); owed {
+		a.NextCheckAt = now
+	}
+}
+
 // owe opens a duty, once for each charge and reason. Money that a person is to look at anyway is not looked at twice, and
 // money that goes back anyway is not owed twice.
 func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
@@ -287,11 +309,11 @@ func (a *Attempt) owe(kind DutyKind, c Charge, why string, now time.Time) {
 		if d.ChargeID != c.ID {
 			continue
 		}
-		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent || d.How == HowKept && c.Status == ChargeSucceeded {
+		if d.Why == why || why == WhySecondCharge && d.Why == WhyDifferent || d.How == HowKept && c.Status == ChargeSucceeded && why != WhyUnwanted {
 			return
 		}
 		if why == WhyUnwanted && d.MetAt.IsZero() && d.Why != WhyReversed {
-			if !d.Decided { // what a person would have looked at is surplus now
+			if d.DecidedAt.IsZero() { // what a person would have looked at is surplus now
 				a.Duties = slices.Clone(a.Duties)
 				a.Duties[i].Kind = kind
 			}
@@ -319,10 +341,12 @@ func (a *Attempt) meetAll(c Charge, now time.Time) {
 	}
 }
 
-// reopen opens the duties again that a refund had met whose money has come back since.
+// reopen opens the duties again that a refund had met whose money has come back since, or that had gone with a charge which
+// the provider holds after all.
 func (a *Attempt) reopen(c Charge) {
 	for i, d := range a.Duties {
-		if d.ChargeID == c.ID && d.How == HowRefunded && c.Status == ChargeSucceeded {
+		gone := d.How == HowGone && (d.Why == WhyLateMoney || d.Why == WhyUnwanted)
+		if d.ChargeID == c.ID && (d.How == HowRefunded || gone) && c.Status == ChargeSucceeded {
 			a.Duties = slices.Clone(a.Duties)
 			a.Duties[i].MetAt, a.Duties[i].How = time.Time{}, ""
 		}

@@ -174,7 +174,8 @@ func (s *Start) refund(v View) ([]Write, error) {
 	if err := s.completeRefund(charge, own.Attempts); err != nil {
 		return s.refuse(charge, err)
 	}
-	if base := DutyRefundPrefix + s.refundCharge; s.Refund.ID == base {
+	base := DutyRefundPrefix + s.refundCharge
+	if s.Refund.ID == base {
 		// A duty is paid once; what another refund has left open by failing later is paid under a further number.
 		for n := 2; own.paid() && v.Left(charge, s.refundCharge).Minor() > 0; n++ {
 			s.refundID = fmt.Sprintf("%s/%d", base, n)
@@ -182,6 +183,12 @@ func (s *Start) refund(v View) ([]Write, error) {
 			if err := s.completeRefund(charge, own.Attempts); err != nil {
 				return s.refuse(charge, err)
 			}
+		}
+	}
+	s.Intent.Again = s.Refund.Again
+	if s.Refund.ID == base {
+		if err := s.dutyIsOpen(charge, own); err != nil {
+			return s.refuse(charge, err)
 		}
 	}
 	if live, ok := own.Live(); ok {
@@ -196,11 +203,32 @@ func (s *Start) refund(v View) ([]Write, error) {
 	if owing, owed := owing(own); owed { // the money of an ended refund may have left: nothing more does
 		return s.tell(owing)
 	}
-	s.Intent.Again = s.Refund.Again
 	if stood, ok := s.answeredBefore(own.Attempts); ok {
 		return s.tell(stood)
 	}
 	return s.begin(own, nil)
+}
+
+// dutyIsOpen says why a refund that pays a duty is not made: there is no such duty any more, because a person has decided
+// otherwise, say. One that may have been sent goes on all the same. A decline stands until somebody has decided anew.
+func (s *Start) dutyIsOpen(charge Attempt, own View) error {
+	if live, ok := own.Live(); ok && live.Status != StatusPrepared {
+		return nil
+	}
+	i := slices.IndexFunc(charge.Duties, func(d Duty) bool {
+		return d.Kind == DutyRefund && d.ChargeID == s.refundCharge && d.MetAt.IsZero()
+	})
+	if i < 0 {
+		if c, _ := charge.Charge(s.refundCharge); c.refundedInFull() {
+			return &RefundError{Attempt: charge, ChargeID: s.refundCharge, Left: s.whole.Left(charge, s.refundCharge), Err: ErrRefunded}
+		}
+		return &RefundError{Attempt: charge, ChargeID: s.refundCharge, Left: s.whole.Left(charge, s.refundCharge),
+			Err: fmt.Errorf("%w: no refund duty about it is open", ErrNotRefundable)}
+	}
+	if n := len(own.Attempts); n > 0 && charge.Duties[i].DecidedAt.After(own.Attempts[n-1].UpdatedAt) {
+		s.Intent.Again = own.Attempts[n-1].ID
+	}
+	return nil
 }
 
 // paid tells whether the live attempt of a refund is approved.

@@ -239,7 +239,8 @@ func TestRefund_Duty(t *testing.T) {
 		t.Errorf("after it was met: %+v", d)
 	}
 	// A refund that comes back days later opens the duty again (C47).
-	s.record(rest.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceLookup, Lookup: attempt.LookupFound, Charges: []attempt.Charge{back("re_3", attempt.ChargeFailed, 999)}}, false)
+	s.now = s.now.Add(24 * time.Hour)
+	s.record(rest.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceLookup, AskedAt: s.now, Lookup: attempt.LookupFound, Charges: []attempt.Charge{back("re_3", attempt.ChargeFailed, 999)}}, false)
 	s.owesRefund(1, attempt.WhyLateMoney)
 	if d, owed := s.stored(rest.Attempt.ID).OpenDuty(); !owed || d.Kind != attempt.DutyReview {
 		t.Errorf("the refund that came back: %+v", d)

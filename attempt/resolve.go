@@ -132,8 +132,10 @@ func (r Resolution) allowed(a Attempt, v View) error {
 		if (r.Kind == ResolvedRefund || r.Kind == ResolvedKeep) && c.Status != ChargeSucceeded {
 			return no("charge %s is %s", c.ID, c.Status)
 		}
-		if r.Kind == ResolvedKeep && (a.IsRefund() || !a.UnwantedAt.IsZero()) {
-			return no("a refund's money, and that of a cancelled order, is not a payment")
+		if r.Kind == ResolvedKeep {
+			if why := a.notKeepable(r.ChargeID, v); why != "" {
+				return no("%s", why)
+			}
 		}
 		if r.Kind == ResolvedDismiss && !a.Status.Final() && c.Status != ChargeReversed {
 			return no("its money is there: refund it or keep it")
@@ -145,6 +147,28 @@ func (r Resolution) allowed(a Attempt, v View) error {
 		return no("not known")
 	}
 	return nil
+}
+
+// notKeepable says why the money of a charge cannot stay as the order's payment; empty: it can.
+func (a *Attempt) notKeepable(chargeID string, v View) string {
+	if a.IsRefund() || !a.UnwantedAt.IsZero() || !v.ClosedAt.IsZero() {
+		return "a refund's money, and that of a cancelled order, is not a payment"
+	}
+	if a.Status == StatusApproved {
+		return "the order is paid by charge " + a.ChargeID
+	}
+	for i := range v.Attempts {
+		other := &v.Attempts[i]
+		if other.ID != a.ID && (other.Status.Live() && other.Status != StatusPrepared || other.keeps()) {
+			return "attempt " + other.ID + " has paid the order, or may have"
+		}
+	}
+	for i := range v.Refunds {
+		if r := &v.Refunds[i]; r.Refund.ChargeID == chargeID && r.mayStillLeave() > 0 {
+			return "refund " + r.ID + " may be giving it back"
+		}
+	}
+	return ""
 }
 
 // resolve applies a decision to what is known, before it is folded.
@@ -161,9 +185,9 @@ func (a *Attempt) resolve(r *Resolution, e Evidence) {
 			}
 			switch r.Kind {
 			case ResolvedRefund:
-				d.Kind, d.Decided = DutyRefund, true
+				d.Kind, d.DecidedAt = DutyRefund, e.At
 			case ResolvedReview:
-				d.Kind, d.Decided = DutyReview, true
+				d.Kind, d.DecidedAt = DutyReview, e.At
 			case ResolvedKeep:
 				d.MetAt, d.How = e.At, HowKept
 			default:

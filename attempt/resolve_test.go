@@ -72,7 +72,7 @@ func TestResolve_K7(t *testing.T) {
 		"pending":              {askAgain: unknown},
 		"different":            {askAgain: unknown, refund: unknown, review: unknown, keep: abandoned},
 		"approved":             {},
-		"second charge":        {refund: approved, review: approved, keep: approved, dismiss: approved},
+		"second charge":        {refund: approved, review: approved, dismiss: approved},
 		"abandoned":            {charged: abandoned},
 		"late money":           {refund: abandoned, review: abandoned, keep: abandoned, dismiss: abandoned},
 		"reversed":             {review: approved, dismiss: approved},

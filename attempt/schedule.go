@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"hash/fnv"
+	"slices"
 	"time"
 )
 
@@ -117,7 +118,7 @@ func (s *Schedule) afterEnd(a *Attempt, now time.Time, due bool) time.Time {
 	if d, owed := a.refundDuty(); owed {
 		next = s.dutyAt(d, now, due)
 	}
-	if at := s.watchAt(a, now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+	if at := s.watchAt(a, now, due); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 		next = at
 	}
 	return next
@@ -133,11 +134,14 @@ func (s *Schedule) dutyAt(d Duty, now time.Time, due bool) time.Time {
 }
 
 // watchAt returns when an attempt that has ended without money is asked about once more; zero: never.
-func (s *Schedule) watchAt(a *Attempt, now time.Time) time.Time {
+func (s *Schedule) watchAt(a *Attempt, now time.Time, due bool) time.Time {
 	if s.CannotAsk || s.WatchFor < 0 || !s.watched(a) {
 		return time.Time{}
 	}
 	age := max(now.Sub(a.LastPossibleSend()), 0)
+	if !due && a.reversedByHearsay() {
+		return now
+	}
 	if age >= orElse(s.WatchFor, DefaultWatchFor) {
 		return time.Time{}
 	}
@@ -146,16 +150,23 @@ func (s *Schedule) watchAt(a *Attempt, now time.Time) time.Time {
 }
 
 // watched tells whether money may still turn up: a send may have been executed of which nobody knows the end, a charge was
-// not final when the attempt ended, or the provider approves late.
+// not final when the attempt ended, or was taken back as far as was heard, or the provider approves late.
 func (s *Schedule) watched(a *Attempt) bool {
+	for _, c := range a.Charges {
+		if c.Status == ChargePending || c.Status == ChargeReversed {
+			return true
+		}
+	}
 	if a.Status == StatusApproved || a.LastPossibleSend().IsZero() {
 		return false
 	}
-	pending := false
-	for _, c := range a.Charges {
-		pending = pending || c.Status == ChargePending
-	}
-	return pending || a.MaybeSends > 0 || len(a.Claims) > 0 || s.LateApprovals
+	return a.MaybeSends > 0 || len(a.Claims) > 0 || s.LateApprovals
+}
+
+// reversedByHearsay tells whether a charge was taken back as far as was heard: news may come in any order, so the provider is
+// asked at once.
+func (a *Attempt) reversedByHearsay() bool {
+	return slices.ContainsFunc(a.Charges, func(c Charge) bool { return c.Status == ChargeReversed && c.ChangedAt.Equal(a.UpdatedAt) })
 }
 
 // refundDuty returns the first open refund duty.

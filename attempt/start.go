@@ -133,7 +133,7 @@ func (s *Start) Decide(v View) ([]Write, error) {
 		return s.blocked(live, owing)
 	}
 	if kept, ok := kept(v); ok {
-		return s.refuse(kept, &PaidError{Attempt: kept})
+		return s.paidBy(kept)
 	}
 	if ok {
 		return s.withLive(v, live)
@@ -155,14 +155,22 @@ func (s *Start) cancelled(v View, a Attempt) ([]Write, error) {
 	return s.refuse(a, &CancelledError{Slot: slot, At: v.ClosedAt, Attempt: a})
 }
 
-// kept returns an attempt whose late money stays as the order's payment.
+// kept returns an attempt whose late money stays as the order's payment, or did until it was given back.
 func kept(v View) (Attempt, bool) {
 	for _, a := range v.Attempts {
-		if a.Status.Final() && a.Status != StatusApproved && a.keeps() {
+		if a.Status.Final() && a.Status != StatusApproved && (a.keeps() || a.keptAndRefunded()) {
 			return a, true
 		}
 	}
 	return Attempt{}, false
+}
+
+// paidBy refuses because an attempt has paid the slot, by a decision about money found late.
+func (s *Start) paidBy(a Attempt) ([]Write, error) {
+	if !a.keeps() {
+		return s.refuse(a, &RefundedError{Attempt: a})
+	}
+	return s.refuse(a, &PaidError{Attempt: a})
 }
 
 // owing returns an attempt of the slot with an open duty.
@@ -400,6 +408,9 @@ func (s *Start) withID(v View) ([]Write, error) {
 			return s.keep(a, ReasonSourceUnknown, fmt.Errorf("source: digest key %q: %w", a.Source.KeyID, ErrDigestKeyMissing))
 		}
 		return s.refuse(a, &ConflictError{Attempt: a, Differs: "source"})
+	}
+	if other, ok := kept(v); ok && a.Status == StatusPrepared {
+		return s.paidBy(other)
 	}
 	if other, owed := owing(v); owed { // money is there that should not be: nothing is sent beside it
 		if a.Status == StatusPrepared {

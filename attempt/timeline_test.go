@@ -455,7 +455,13 @@ func TestTimeline_ReportsOutOfOrder(t *testing.T) {
 	x.claim()
 	x.webhook(failed("ch_1")).webhook(succeeded("ch_1", asked)).is(attempt.StatusApproved).owes()
 	// The failure that came before is delivered once more: no reversal. The provider, asked, says it failed: one.
-	x.webhook(failed("ch_1")).owes().found(failed("ch_1")).owes("review reversed ch_1")
+	x.webhook(failed("ch_1")).owes().after(time.Second).found(failed("ch_1")).owes("review reversed ch_1")
+	// News in the wrong order, and an answer older than the news, are corrected by the next question.
+	x.after(time.Second).found(succeeded("ch_1", asked)).owes()
+	stale := attempt.Evidence{
+		Kind: attempt.EvidenceLookup, Lookup: attempt.LookupFound, AskedAt: x.now, Charges: []attempt.Charge{failed("ch_1")}, Rule: usualRule,
+	}
+	x.after(time.Hour).learn(stale).owes()
 
 	// A charge is known since it was first learnt of.
 	x = begin(t)

@@ -60,7 +60,9 @@ func (p *pass) meet(ctx context.Context, o *owing) {
 	}
 	switch what {
 	case LateKeep:
-		p.decide(ctx, o, attempt.ResolvedKeep, "late money is kept")
+		if open := p.decide(ctx, o, attempt.ResolvedKeep, "late money is kept"); !open {
+			p.refund(ctx, o) // it cannot be the order's payment: another attempt is, or may be
+		}
 	case LateReview:
 		p.decide(ctx, o, attempt.ResolvedReview, "surplus money is looked at by a person")
 	default:
@@ -148,9 +150,9 @@ func (p *pass) refundDuty(ctx context.Context, o *owing) (refund attempt.Attempt
 	return refund, err
 }
 
-// decide adds a policy's decision to the history of an attempt. One that is not open any more, because the attempt has
-// changed, is taken anew at the next look.
-func (p *pass) decide(ctx context.Context, o *owing, kind attempt.ResolutionKind, why string) {
+// decide adds a policy's decision to the history of an attempt. One on an attempt that has changed is taken anew at the next
+// look. open is false where the decision is not open in the attempt's state.
+func (p *pass) decide(ctx context.Context, o *owing, kind attempt.ResolutionKind, why string) (open bool) {
 	res := &attempt.Resolve{
 		ID: o.attempt.ID, Who: PolicyName, Schedule: &o.site.schedule,
 		Resolution: attempt.Resolution{Kind: kind, ChargeID: o.duty.ChargeID, Why: why},
@@ -162,11 +164,13 @@ func (p *pass) decide(ctx context.Context, o *owing, kind attempt.ResolutionKind
 	defer cancel()
 	err := p.r.cfg.Store.Apply(storing, res.Step())
 	switch {
-	case errors.Is(err, attempt.ErrNewerEvidence), errors.Is(err, attempt.ErrNotResolvable):
-		return
+	case errors.Is(err, attempt.ErrNotResolvable):
+		return false
+	case errors.Is(err, attempt.ErrNewerEvidence):
+		return true
 	case err != nil:
 		p.failed(ctx, &o.attempt, fmt.Errorf("store the policy's decision about charge %s: %w", o.duty.ChargeID, err))
-		return
+		return true
 	}
 	p.count(func(r *Report) {
 		if kind == attempt.ResolvedKeep {
@@ -176,4 +180,5 @@ func (p *pass) decide(ctx context.Context, o *owing, kind attempt.ResolutionKind
 		}
 	})
 	p.r.sawDecision(ctx, &res.Attempt, o.duty, res.Resolution)
+	return true
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func TestStore(t *testing.T) { conform(t, Options{}) }
+func TestStore(t *testing.T) { conform(t, Options{MaxConns: 5}) }
 
 // conform runs the suite, one schema for each test.
 func conform(t *testing.T, opts Options) {
@@ -37,3 +37,5 @@ func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) erro
 		return pgx.BeginTxFunc(ctx, c, opts, func(tx pgx.Tx) error { return f(ctx, s.Tx(tx)) })
 	})
 }
+
+func TestStoreBehindPooler(t *testing.T) { conform(t, Options{Pooler: true}) }

@@ -15,7 +15,7 @@ import (
 // the work again, so that nothing is lost meanwhile; a test then asks for the field here.
 var handWritten = jsonFields[attempt.Claim]() == "fence until" &&
 	jsonFields[attempt.Charge]() == "id status amount,omitzero decline_code,omitempty next_action,omitempty seen_at,omitzero"+
-		" answered,omitempty refunded,omitempty failed_first,omitempty" &&
+		" answered,omitempty changed_at,omitzero refunded,omitempty failed_first,omitempty" &&
 	jsonFields[attempt.Answer]() == "verdict reason,omitempty status_code,omitempty request_id,omitempty code,omitempty"+
 		" decline_code,omitempty charge_id,omitempty detail,omitempty money_moved,omitempty replayed,omitempty" &&
 	jsonFields[attempt.Send]() == "started_at,omitzero took,omitempty kept,omitempty charge,omitempty Answer" &&
@@ -147,6 +147,9 @@ func appendCharge(j *jsonText, c *attempt.Charge) {
 		j.time("seen_at", c.SeenAt)
 	}
 	j.true("answered", c.Answered)
+	if !c.ChangedAt.IsZero() {
+		j.time("changed_at", c.ChangedAt)
+	}
 	j.number("refunded", c.Refunded)
 	j.true("failed_first", c.FailedFirst)
 	j.b = append(j.b, '}')

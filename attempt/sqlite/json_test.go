@@ -24,7 +24,7 @@ func TestJSONTextIsEncodingJSON(t *testing.T) {
 	}
 	charge := attempt.Charge{
 		ID: "ch_1", Status: attempt.ChargeReversed, Amount: amount, DeclineCode: "d", NextAction: "https://example.com/?a=1&b=<2>",
-		SeenAt: at, Answered: true, Refunded: math.MaxInt64, FailedFirst: true,
+		SeenAt: at, Answered: true, ChangedAt: at.Add(1), Refunded: math.MaxInt64, FailedFirst: true,
 	}
 	send := attempt.Send{StartedAt: at.Add(1), Took: time.Hour + 1, Kept: true, Charge: &charge, Answer: answer}
 	evidence := attempt.Evidence{
