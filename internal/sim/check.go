@@ -695,8 +695,10 @@ func duties(r *records) (broken []string) {
 	for i := range r.final {
 		a := &r.final[i]
 		for _, d := range a.Duties {
-			if d.Kind == attempt.DutyRefund && !d.MetAt.IsZero() && d.How == attempt.HowRefunded && r.refunded(d.ChargeID) != d.Amount.Minor() {
-				broken = append(broken, fmt.Sprintf("%s: the duty about charge %s of %s is met, %d went back", a.Slot, d.ChargeID, d.Amount, r.refunded(d.ChargeID)))
+			for _, c := range r.charges {
+				if c.ID == d.ChargeID && !d.MetAt.IsZero() && d.How == attempt.HowRefunded && r.refunded(c.ID) != c.Amount {
+					broken = append(broken, fmt.Sprintf("%s: the duty about charge %s of %d is met, %d went back", a.Slot, c.ID, c.Amount, r.refunded(c.ID)))
+				}
 			}
 			if d.Kind == attempt.DutyRefund && d.MetAt.IsZero() && !a.IsRefund() {
 				for _, c := range r.charges {

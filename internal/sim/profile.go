@@ -189,12 +189,16 @@ func profileOf(d *dice) profile {
 	if yes(0.5, "sources") {
 		p.sources = append(p.sources, "tok_declined", "tok_insufficient_funds", "tok_slow_4s", "tok_lost_answer")
 	}
-	if yes(0.4, "pending") {
-		// A refusal of such a source would turn into an approval by itself, which the provider does not declare.
+	// A refusal of a source that turns into an approval by itself would do so too, which the provider does not declare.
+	noDeclines := func() {
 		p.faults = slices.DeleteFunc(p.faults, func(f fakeprovider.Fault) bool { return slices.Contains(declineFaults, f) })
+	}
+	if yes(0.4, "pending") {
+		noDeclines()
 		p.sources = append(p.sources, "tok_pending_then_succeeded_2m", "tok_pending_then_failed_5m", "tok_requires_action", "tok_pending_then_succeeded_45m")
 	}
 	if yes(0.4, "refund sources") {
+		noDeclines()
 		p.sources = append(p.sources, "tok_refund_declined", "tok_refund_pending_then_succeeded_20m", "tok_refund_pending_then_failed_20m")
 	}
 	if yes(0.3, "store fails") {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"slices"
 	"sort"
@@ -68,6 +70,7 @@ const tail = 70 * time.Minute
 // What production code leaves to chance depends on the moment in the bubble: the same in every run of a seed, and not the same for
 // all who wait.
 func init() {
+	log.SetOutput(io.Discard) // net/http tells of answers that nobody has asked for, which here are asked for
 	chance.Replace(func(n int64) int64 {
 		return int64(newDice(0).draw("chance", "", int(time.Now().UnixNano())) % uint64(n)) //nolint:gosec // n is positive
 	})
