@@ -50,6 +50,18 @@ func (n Notice) Validate() error {
 	return errors.Join(errs...)
 }
 
+// WithoutCards returns the notice with every text in it that holds what looks like a card number left out: for notices of charges
+// that are none of ours, whose texts nobody here has made.
+func (n Notice) WithoutCards() Notice {
+	const hidden = "[card number]"
+	for _, text := range []*string{&n.ID, &n.Type, &n.Reference, &n.Charge.ID, &n.Charge.DeclineCode, &n.Charge.NextAction} {
+		if holdsCard(*text) || isCardToken(*text) {
+			*text = hidden
+		}
+	}
+	return n
+}
+
 // Evidence returns what the notice proves for the attempt that its reference belongs to, and for no other: whether that is an
 // attempt of the place that the notice comes from is for the caller to see. keepsAnswers says that the provider keeps every
 // answer under the key, so that a charge that failed speaks for every send.

@@ -69,8 +69,8 @@ const (
 	LateRefund LateMoney = "refund"
 	// LateReview leaves it to a person.
 	LateReview LateMoney = "review"
-	// LateKeep keeps it as the order's payment. Money of a cancelled order, and any that a person has decided to give back, is
-	// given back all the same.
+	// LateKeep keeps it as the order's payment. Money of a cancelled order, another amount than was asked for, money of an order
+	// that another attempt has paid or may have, and any that a person has decided to give back, is given back all the same.
 	LateKeep LateMoney = "keep"
 )
 

@@ -77,8 +77,8 @@ func (p *pass) policyFor(ctx context.Context, o *owing) (LateMoney, error) {
 	switch {
 	case policy == LateRefund || !late: // only a decision makes a refund duty of any other
 		return LateRefund, nil
-	case policy == LateKeep && (o.duty.Why != attempt.WhyLateMoney || !o.attempt.UnwantedAt.IsZero()):
-		return LateRefund, nil
+	case policy == LateKeep && (o.duty.Why != attempt.WhyLateMoney || !o.attempt.UnwantedAt.IsZero() || o.duty.Amount != o.attempt.Amount):
+		return LateRefund, nil // no payment of this order; another amount is for a person to keep
 	}
 	events, err := p.r.cfg.Store.Events(ctx, o.attempt.ID)
 	if err != nil {

@@ -68,6 +68,11 @@ func (h *Handler) once(id string, k kept) (*attempt.Once, error) {
 func (h *Handler) apply(ctx context.Context, id string, n attempt.Notice) Delivery {
 	attemptID, ours := attempt.IDOf(n.Reference)
 	if !ours {
+		// What is not ours may name anything, and is kept for years.
+		if clean := n.WithoutCards(); clean != n {
+			sum := sha256.Sum256([]byte(id))
+			id, n = "sha256:"+hex.EncodeToString(sum[:]), clean
+		}
 		return h.keepOrphan(ctx, id, kept{Why: WhyNotOurs, Notice: n}, nil)
 	}
 	d := h.record(ctx, attemptID, id, n)

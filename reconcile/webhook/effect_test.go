@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/money"
 	"github.com/chargeonce/chargeonce/reconcile/webhook"
 )
 
@@ -537,4 +538,20 @@ func TestOnASocket(t *testing.T) {
 		t.Errorf("in lower case: %d, %d bytes", got.status, got.length)
 	}
 	r.is(a.ID, attempt.StatusApproved, 2)
+}
+
+// What is none of ours may name anything: a card number in it is not kept, and the event counts once all the same.
+func TestForeignEventWithACardNumber(t *testing.T) {
+	r := newRig(t)
+	const card = "4111111111111111"
+	body := payload("evt_"+card, "charge.succeeded", "ch "+card, "card "+card, "succeeded", money.MustParse("1.00", "EUR"))
+	r.want(200, r.deliver("evt-"+card, body))
+	r.want(200, r.deliver("evt-"+card, body))
+	all := r.orphans()
+	if len(all) != 1 {
+		t.Fatalf("%d orphans", len(all))
+	}
+	if text := fmt.Sprintf("%+v", all); strings.Contains(text, card) {
+		t.Errorf("kept: %s", text)
+	}
 }
