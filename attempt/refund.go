@@ -101,10 +101,13 @@ func (a *Attempt) paidOut(chargeID, currency string) (minor int64) {
 		return 0
 	}
 	for _, c := range a.Charges {
-		if c.Status != ChargeSucceeded || !c.Amount.Valid() || c.Amount.Currency() != currency {
+		if c.Status != ChargeSucceeded {
 			continue
 		}
-		made := c.Amount.Minor()
+		var made int64
+		if c.Amount.Valid() && c.Amount.Currency() == currency {
+			made = c.Amount.Minor()
+		}
 		if c.ID == a.ChargeID {
 			made = max(made, a.Amount.Minor()) // it was proven to be that much: another amount told later frees nothing
 		}

@@ -114,10 +114,20 @@ func TestRefund_SumsUnderOneLock(t *testing.T) {
 // A refund that was proven and is told with another amount afterwards, by an answer that was mixed up on its way, frees nothing
 // for another one: of the two amounts the larger counts. Found by simulation.
 func TestRefund_AnotherAmountToldLaterFreesNothing(t *testing.T) {
+	for _, otherCurrency := range []bool{false, true} {
+		anotherAmountToldLater(t, otherCurrency)
+	}
+}
+
+func anotherAmountToldLater(t *testing.T, otherCurrency bool) {
+	t.Helper()
 	s, a := paidShop(t)
 	d := s.refund(attempt.Refund{AttemptID: a.ID, ID: "r1"})
 	s.record(d.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceWebhook, Charges: []attempt.Charge{back("re_1", attempt.ChargeSucceeded, 1999)}}, false)
 	wrong := back("re_1", attempt.ChargeSucceeded, 1)
+	if otherCurrency {
+		wrong.Amount = amountOf(1999, "USD")
+	}
 	s.record(d.Attempt.ID, nil, attempt.Evidence{Kind: attempt.EvidenceSends, Fence: d.Attempt.Fence, KeepsAnswers: true, Sends: []attempt.Send{{
 		Answer: attempt.Answer{Verdict: attempt.Violated, Reason: attempt.ReasonMismatch, MoneyMoved: true}, Charge: &wrong,
 	}}}, false)
