@@ -214,6 +214,9 @@ func (a Attempt) Tell(now time.Time) Told {
 // because the order was cancelled. Nobody may fulfil on it.
 func (a Attempt) tellGone() (t Told, gone bool) {
 	if c, _ := a.Charge(a.ChargeID); c.refundedInFull() {
+		if t, owed := a.tellOwed(); owed { // another charge is still there
+			return t, true
+		}
 		return Told{Moved: MovedNo, Reason: ReasonRefunded, NotPaid: true}, true
 	}
 	if a.UnwantedAt.IsZero() {
@@ -268,6 +271,8 @@ func (a Attempt) tellOwed() (t Told, owed bool) {
 				t = Told{Outcome: UnknownOutcome, Reason: ReasonReviewOwed}
 			}
 			owed = true
+		case d.Kind == DutyReview && a.Status == StatusApproved:
+			t, owed = Told{Outcome: UnknownOutcome, Moved: MovedYes, Reason: ReasonReviewOwed}, true
 		default:
 			return Told{Outcome: UnknownOutcome, Moved: MovedYes, Reason: ReasonRefundOwed}, true
 		}

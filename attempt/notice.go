@@ -3,6 +3,7 @@ package attempt
 import (
 	"errors"
 	"fmt"
+	"net/url"
 )
 
 // Bounds of a notice's texts, in bytes.
@@ -43,6 +44,11 @@ func (n Notice) Validate() error {
 	}
 	if int(n.Charge.Status) >= len(chargeStatusNames) {
 		errs = append(errs, fmt.Errorf("charge status: %s is unknown", n.Charge.Status))
+	}
+	if text := n.Charge.NextAction; text != "" {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+			errs = append(errs, errors.New("next action: not a web address"))
+		}
 	}
 	if holdsCard(n.Type) || holdsCard(n.Charge.DeclineCode) {
 		errs = append(errs, errors.New("type or decline code: holds what looks like a card number"))

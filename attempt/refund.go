@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/money"
@@ -15,6 +16,20 @@ const MaxRefundIDLength = 300
 // DutyRefundPrefix begins the ids of the refunds that pay a duty: what follows is the provider's id of the charge, so that
 // whoever finds the surplus money, and however often, it goes back once.
 const DutyRefundPrefix = "duty:"
+
+// dutyRefundID returns the n-th id of the refunds that pay a duty about a charge, from 1: "duty:ch_1", "duty2:ch_1".
+func dutyRefundID(chargeID string, n int) string {
+	if n <= 1 {
+		return DutyRefundPrefix + chargeID
+	}
+	return fmt.Sprintf("duty%d:%s", n, chargeID)
+}
+
+// PaysDuty tells whether the attempt is one that pays a duty about the charge that it gives back.
+func (a Attempt) PaysDuty() bool {
+	number, chargeID, ok := strings.Cut(a.Refund.ID, ":")
+	return ok && chargeID == a.Refund.ChargeID && strings.Trim(strings.TrimPrefix(number, "duty"), "0123456789") == "" && strings.HasPrefix(number, "duty")
+}
 
 // RefundOf says what an attempt gives back; the zero RefundOf is that of a charge. A refund is an attempt of its own, with
 // a key, a reference and a history, in the slot of the charge attempt that it belongs to: one lock covers all money of an
@@ -177,11 +192,11 @@ func (s *Start) refund(v View) ([]Write, error) {
 	if err := s.completeRefund(charge, own.Attempts); err != nil {
 		return s.refuse(charge, err)
 	}
-	base := DutyRefundPrefix + s.refundCharge
-	if s.Refund.ID == base {
+	paysDuty := s.Refund.ID == dutyRefundID(s.refundCharge, 1)
+	if paysDuty {
 		// A duty is paid once; what another refund has left open by failing later is paid under a further number.
 		for n := 2; own.paid() && v.Left(charge, s.refundCharge).Minor() > 0; n++ {
-			s.refundID = fmt.Sprintf("%s/%d", base, n)
+			s.refundID = dutyRefundID(s.refundCharge, n)
 			own.Attempts = v.refundsOf(charge.ID, s.refundID)
 			if err := s.completeRefund(charge, own.Attempts); err != nil {
 				return s.refuse(charge, err)
@@ -189,7 +204,7 @@ func (s *Start) refund(v View) ([]Write, error) {
 		}
 	}
 	s.Intent.Again = s.Refund.Again
-	if s.Refund.ID == base {
+	if paysDuty {
 		if err := s.dutyIsOpen(charge, own); err != nil {
 			return s.refuse(charge, err)
 		}

@@ -132,8 +132,8 @@ func (v *View) Add(a Attempt) {
 	v.Attempts = append(v.Attempts, a)
 }
 
-// Standing returns the payment that speaks for a slot: the live one, unless nothing of it has left and another owes
-// something; else one that owes something, or whose money stays; else the newest. ok is false where there is none.
+// Standing returns the payment that speaks for a slot: the live one, unless nothing of it has left, or is left, and another
+// owes something; else one that owes something, or whose money stays; else the newest. ok is false where there is none.
 func (v View) Standing() (a Attempt, ok bool) {
 	a = v.standing()
 	return a, a.ID != ""
@@ -141,7 +141,8 @@ func (v View) Standing() (a Attempt, ok bool) {
 
 func (v View) standing() Attempt {
 	live, ok := v.Live()
-	if ok && live.Status != StatusPrepared {
+	given := ok && live.Status == StatusApproved && live.Tell(v.Now).NotPaid // its money is gone
+	if ok && live.Status != StatusPrepared && !given {
 		return live
 	}
 	if owing, owed := owing(v); owed {

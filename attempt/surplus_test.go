@@ -184,3 +184,26 @@ func TestSurplus_ReversedByHearsay(t *testing.T) {
 		t.Errorf("%+v, %+v", a.Charges, d)
 	}
 }
+
+// All money of the order's payment went back, and other money is there: nobody is told that none moved.
+func TestSurplus_ToldAsLongAsAnythingIsThere(t *testing.T) {
+	s := open(t)
+	situations["second charge"](s)
+	s.cancel()
+	s.refunded(s.payDuty(), back("re_1", attempt.ChargeSucceeded, asked.Minor()))
+	if told := s.nth(1).Tell(s.now); told.Moved != attempt.MovedYes || told.Reason != attempt.ReasonReviewOwed || !told.Open() {
+		t.Errorf("told %+v", told)
+	}
+
+	s = open(t)
+	situations["abandoned"](s)
+	s.pay(wants{source: mastercard, asked: true})
+	c := attempt.Charge{ID: "ch_2", Status: attempt.ChargeSucceeded, Amount: asked}
+	s.end(2, attempt.Send{Answer: attempt.Answer{Verdict: attempt.Charged}, Charge: &c})
+	s.webhook(1, held)
+	s.refunded(s.refund(attempt.Refund{AttemptID: s.nth(2).ID, ID: "all"}), back("re_2", attempt.ChargeSucceeded, asked.Minor()))
+	c1 := s.cancel()
+	if a, _ := c1.View.Standing(); a.ID != s.nth(1).ID {
+		t.Errorf("attempt %d speaks for the slot: %+v", a.Ordinal, a)
+	}
+}

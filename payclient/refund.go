@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -147,7 +146,7 @@ func (c *Client) askBeforeRefund(ctx context.Context, r attempt.Refund) error {
 		return fmt.Errorf("refund %s of attempt %s: %w; nothing was sent", r.ID, r.AttemptID, err)
 	}
 	for _, known := range view.Refunds {
-		own := known.Refund.ID == r.ID || strings.HasPrefix(known.Refund.ID, r.ID+"/")
+		own := known.Refund.AttemptID == r.AttemptID && known.Refund.ChargeID == r.ChargeID && known.PaysDuty()
 		if own && (known.Status == attempt.StatusSending || known.Status == attempt.StatusUnknown) {
 			return nil
 		}

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -30,12 +32,14 @@ func conform(t *testing.T, opts Options) {
 		}))
 }
 
-// inTx runs f in a transaction of the host's.
-func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) error) error {
+// inTx runs f in a transaction of the host's, on a connection of its own.
+func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) error) (err error) {
 	ctx := context.Background()
-	return s.general.with(ctx, func(c *conn) error {
-		return pgx.BeginTxFunc(ctx, c, opts, func(tx pgx.Tx) error { return f(ctx, s.Tx(tx)) })
-	})
+	c, err := pgx.Connect(ctx, os.Getenv("CHARGEONCE_TEST_POSTGRES"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
+	return pgx.BeginTxFunc(ctx, c, opts, func(tx pgx.Tx) error { return f(ctx, s.Tx(tx)) })
 }
 
-func TestStoreBehindPooler(t *testing.T) { conform(t, Options{Pooler: true}) }
