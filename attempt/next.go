@@ -180,6 +180,11 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
 			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
 		}
+		if proven := known.Status == ChargeSucceeded && c.ID == a.ChargeID && known.Amount == a.Amount; proven && c.Amount != known.Amount {
+			// One of the two is wrong. What was proven stays, and with it how much can be given back; a person looks.
+			a.owe(DutyReview, c, WhyDifferent, e.At)
+			c.Amount = known.Amount
+		}
 		c.SeenAt, c.Refunded = known.SeenAt, known.Refunded
 		a.Charges = slices.Clone(a.Charges)
 		a.Charges[i] = c
