@@ -42,4 +42,3 @@ func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) erro
 	defer func() { err = errors.Join(err, c.Close(ctx)) }()
 	return pgx.BeginTxFunc(ctx, c, opts, func(tx pgx.Tx) error { return f(ctx, s.Tx(tx)) })
 }
-
