@@ -135,7 +135,7 @@ func (s *Schedule) dutyAt(d Duty, now time.Time, due bool) time.Time {
 
 // watchAt returns when an attempt that has ended without money is asked about once more; zero: never.
 func (s *Schedule) watchAt(a *Attempt, now time.Time, due bool) time.Time {
-	if s.CannotAsk || s.WatchFor < 0 || !s.watched(a) {
+	if !s.Watches(*a) {
 		return time.Time{}
 	}
 	age := max(now.Sub(a.LastPossibleSend()), 0)
@@ -149,9 +149,13 @@ func (s *Schedule) watchAt(a *Attempt, now time.Time, due bool) time.Time {
 	return now.Add(wait + spread(a.ID, a.Asks, wait))
 }
 
-// watched tells whether money may still turn up: a send may have been executed of which nobody knows the end, a charge was
-// not final when the attempt ended, or was taken back as far as was heard, or the provider approves late.
-func (s *Schedule) watched(a *Attempt) bool {
+// Watches tells whether an attempt that has ended is to be asked about all the same, because money may still turn up: a send
+// may have been executed of which nobody knows the end, a charge was not final when the attempt ended, or was taken back as far
+// as was heard, or the provider approves late.
+func (s *Schedule) Watches(a Attempt) bool {
+	if s.CannotAsk || s.WatchFor < 0 || !a.Status.Final() {
+		return false
+	}
 	for _, c := range a.Charges {
 		if c.Status == ChargePending || c.Status == ChargeReversed {
 			return true

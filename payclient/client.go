@@ -529,15 +529,15 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	return r, view, nil
 }
 
-// Check tells how a slot stands and asks the provider first, if the attempt is open and this client's provider can be
-// asked. A question that fails changes nothing. Errors are those of Status.
+// Check tells how a slot stands and asks the provider first, if the attempt is open, or money may still turn up on it, and this
+// client's provider can be asked. A question that fails changes nothing. Errors are those of Status.
 func (c *Client) Check(ctx context.Context, slot attempt.Slot) (Result, error) {
 	if err := c.begin(); err != nil {
 		return Result{}, err
 	}
 	defer c.pending.Done()
 	r, view, err := c.status(ctx, slot)
-	if err != nil || !r.Open() || !c.caps.Lookup.ByReference {
+	if err != nil || !(r.Open() || c.schedule.Watches(r.Attempt)) || !c.caps.Lookup.ByReference {
 		return r, err
 	}
 	a := r.Attempt

@@ -135,10 +135,10 @@ func (r *row) decidedByTime(b batch) bool {
 	switch {
 	case r.site.schedule.CannotAsk, !a.ClaimedUntil(b.now).IsZero(), !a.AskingEndedAt.IsZero():
 		return true
-	case a.Status == attempt.StatusPrepared, a.Status == attempt.StatusApproved:
+	case a.Status == attempt.StatusPrepared:
 		return true
 	case a.Status.Final():
-		return r.site.schedule.WatchFor < 0 || a.LastPossibleSend().IsZero()
+		return !r.site.schedule.Watches(*a)
 	}
 	return false
 }
