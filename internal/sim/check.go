@@ -62,8 +62,27 @@ func (r *records) byReference() map[string][]*fakeprovider.Charge {
 	return all
 }
 
-// late tells whether a charge was made when its attempt had ended already: nobody could have known of it.
-func late(c *fakeprovider.Charge, end time.Time) bool { return !end.IsZero() && c.Created.After(end) }
+// late tells whether a charge was made when its attempt had ended already, so that nobody could have known of it; or shortly
+// before, long after the last request, and no search could show it yet.
+func (r *records) late(reference string, made, end time.Time) bool {
+	if end.IsZero() {
+		return false
+	}
+	if made.After(end) {
+		return true
+	}
+	return made.Add(r.profile.searchLag).After(end) && made.Sub(r.lastRequest(reference, end)) >= abandonAfter
+}
+
+// lastRequest is when the last request of an attempt left before a time.
+func (r *records) lastRequest(reference string, before time.Time) (last time.Time) {
+	for _, q := range r.wires {
+		if q.method == "POST" && q.reference == reference && !q.at.After(before) && q.at.After(last) {
+			last = q.at
+		}
+	}
+	return last
+}
 
 // refunded is how much of a charge the provider has given back.
 func (r *records) refunded(id string) (sum int64) {
@@ -84,7 +103,7 @@ func oneCharge(r *records) (broken []string) {
 		if a == nil || !holds(c) {
 			continue
 		}
-		if end, status := endOf(history[a.ID]); late(c, end) && (status != attempt.StatusApproved || r.lateWire(c.Reference)) {
+		if end, status := endOf(history[a.ID]); r.late(c.Reference, c.Created, end) && (status != attempt.StatusApproved || r.lateWire(c.Reference)) {
 			continue // rule "duties" sees to it
 		}
 		if !r.blamed && r.madeTwice(c) {
@@ -124,7 +143,7 @@ func falseEnds(r *records) (broken []string) {
 		if a.IsRefund() {
 			for _, f := range r.refunds {
 				end, status := endOf(history[a.ID])
-				if f.Reference == a.Reference && f.Status == fakeprovider.Succeeded && status != attempt.StatusApproved && !end.IsZero() && !f.Created.After(end) {
+				if f.Reference == a.Reference && f.Status == fakeprovider.Succeeded && status != attempt.StatusApproved && !end.IsZero() && !r.late(f.Reference, f.Created, end) {
 					broken = append(broken, fmt.Sprintf("refund attempt %s of %s ended as %s beside %s", short(a.Reference), a.Slot, status, f.ID))
 				}
 			}
@@ -135,7 +154,7 @@ func falseEnds(r *records) (broken []string) {
 			continue
 		}
 		for _, c := range charges[a.Reference] {
-			if holds(c) && !late(c, end) && r.refundedBy(c.ID, end) < c.Amount {
+			if holds(c) && !r.late(c.Reference, c.Created, end) && r.refundedBy(c.ID, end) < c.Amount {
 				broken = append(broken, fmt.Sprintf("attempt %s of %s ended as %s (%s) at +%s, and the provider holds %s (%s) since +%s",
 					short(a.Reference), a.Slot, status, a.Reason, end.Sub(r.began), c.ID, c.Status, c.Created.Sub(r.began)))
 			}
@@ -239,6 +258,9 @@ func noResend(r *records) (broken []string) {
 	return broken
 }
 
+// onTheWay is how much later than asked a question may reach the provider.
+const onTheWay = 5 * time.Second
+
 // abandonAfter is the client's default, for the lags that a profile may declare.
 const abandonAfter = 30 * time.Minute
 
@@ -253,12 +275,7 @@ func abandonedSafely(r *records) (broken []string) {
 				continue
 			}
 			a := &w.attempt
-			var last time.Time // that reached the provider or left before the end
-			for _, q := range r.wires {
-				if q.method == "POST" && q.reference == a.Reference && !q.at.After(w.at) && q.at.After(last) {
-					last = q.at
-				}
-			}
+			last := r.lastRequest(a.Reference, w.at)
 			if age := w.at.Sub(last); !last.IsZero() && age < abandonAfter-jumped && !r.lateWire(a.Reference) {
 				broken = append(broken, fmt.Sprintf("attempt %s of %s was given up %s after its last request", short(a.Reference), a.Slot, age))
 			}
@@ -269,7 +286,7 @@ func abandonedSafely(r *records) (broken []string) {
 			for _, q := range r.requests {
 				// A search by an answer that was whole, or at least not an error.
 				searched := q.Method == "GET" && (q.Reference == a.Reference || contains(q.Query, a.Reference))
-				if searched && q.Status == 200 && !q.Time.After(w.at) && q.Time.After(last.Add(r.profile.lag-jumped)) && (len(nones) == 0 || q.Time.Sub(nones[len(nones)-1]) >= r.profile.lag-jumped) {
+				if searched && q.Status == 200 && !q.Time.After(w.at) && q.Time.After(last.Add(r.profile.lag-jumped)) && (len(nones) == 0 || q.Time.Sub(nones[len(nones)-1]) >= r.profile.lag-jumped-onTheWay) {
 					nones = append(nones, q.Time)
 				}
 			}
@@ -444,7 +461,7 @@ func toldMoney(r *records) (broken []string) {
 		}
 		for _, held := range charges[a.Reference] {
 			end, _ := endOf(history[a.ID])
-			if holds(held) && !held.Created.After(c.began) && !late(held, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
+			if holds(held) && !held.Created.After(c.began) && !r.late(held.Reference, held.Created, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
 				broken = append(broken, fmt.Sprintf("call %d (%s %s) was told that no money moved (%s) at +%s, and the provider holds %s since +%s",
 					c.n, c.op, c.order, c.result.Reason, c.ended.Sub(r.began), held.ID, held.Created.Sub(r.began)))
 			}
@@ -631,11 +648,14 @@ func refundSums(r *records) (broken []string) {
 	}
 	// A refund with one id is made once.
 	made := make(map[string]string)
-	attempts := r.references()
+	attempts, history := r.references(), r.history()
 	for _, f := range r.refunds {
 		a := attempts[f.Reference]
 		if a == nil || f.Status == fakeprovider.Failed {
 			continue
+		}
+		if end, _ := endOf(history[a.ID]); r.late(f.Reference, f.Created, end) {
+			continue // a person looks: the first one had been given up
 		}
 		name := a.Refund.AttemptID + " " + a.Refund.ID + " " + f.Charge
 		if other, twice := made[name]; twice {
@@ -681,7 +701,7 @@ func duties(r *records) (broken []string) {
 			switch {
 			case wanted || left == 0 || reviewed(a):
 			case !r.profile.canAsk() && a.Status == attempt.StatusUnknown: // nobody can be asked: a person sees it open
-			case !r.profile.canAsk() && late(c, end) && len(r.events[c.Reference]) == 0:
+			case !r.profile.canAsk() && r.late(c.Reference, c.Created, end) && len(r.events[c.Reference]) == 0:
 			case status == attempt.StatusApproved && a.ChargeID != c.ID && r.lateWire(c.Reference): // an approved attempt is not watched
 			case status == attempt.StatusApproved && a.ChargeID != c.ID && r.madeTwice(c):
 			case !r.profile.canAsk() && r.refundUnknown(c.ID): // nobody can be asked about the refund

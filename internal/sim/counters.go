@@ -185,7 +185,7 @@ func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*
 		}
 	}
 	for _, c := range charges {
-		if late(c, end) && status != attempt.StatusApproved {
+		if r.late(c.Reference, c.Created, end) && status != attempt.StatusApproved {
 			count("charge that was made after its attempt was given up")
 		}
 	}

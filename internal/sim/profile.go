@@ -180,6 +180,12 @@ func profileOf(d *dice) profile {
 			p.faults = slices.Clone(lostFaults)
 		}
 	}
+	if !p.canAsk() {
+		// An answer that lies about the amount can only be found out by asking; here it would be the truth.
+		p.faults = slices.DeleteFunc(p.faults, func(f fakeprovider.Fault) bool {
+			return f == fakeprovider.EchoAmount(1) || f == fakeprovider.EchoCurrency("USD")
+		})
+	}
 	if yes(0.5, "ask faults") {
 		p.askFaultRate = pick(d, []float64{0.1, 0.3, 0.7}, "profile", "ask fault rate", 0)
 	}
