@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/chargeonce/chargeonce/attempt"
+)
+
+// held holds a lane's first batch until release is called, and notes how many items each batch has.
+func held(l *lane) (begun chan struct{}, release func(), sizes func() []int) {
+	work := l.work
+	begun = make(chan struct{})
+	gate := make(chan struct{})
+	var mu sync.Mutex
+	var all []int
+	first := sync.OnceFunc(func() { close(begun); <-gate })
+	l.work = func(items []*item) {
+		mu.Lock()
+		all = append(all, len(items))
+		mu.Unlock()
+		first()
+		work(items)
+	}
+	return begun, func() { close(gate) }, func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return all
+	}
+}
+
+// queued waits until so many items wait in a lane.
+func queued(l *lane, n int) {
+	for {
+		l.mu.Lock()
+		waiting := len(l.pending)
+		l.mu.Unlock()
+		if waiting >= n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// A queue that has formed travels together, outcomes do not wait behind it, and what one step does wrong is its own affair.
+func TestQueue(t *testing.T) {
+	s := testStore(t, Options{MaxConns: leastConns})
+	known := start(t, s, "known")
+	begun, release, sizes := held(s.others)
+	const n = 40
+	steps := make([]*starting, n)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	apply := func(i int) {
+		steps[i] = starts(fmt.Sprint("order ", i))
+		if i == 7 { // the database refuses the whole statement: the id is another attempt's
+			do := steps[i].Do
+			steps[i].Do = func(v attempt.View) ([]attempt.Write, error) {
+				w, err := do(v)
+				w[0].Attempt.ID, w[0].Event.AttemptID = known.ID, known.ID
+				return w, err
+			}
+		}
+		wg.Go(func() { errs[i] = s.Apply(t.Context(), &steps[i].Step) })
+	}
+	apply(0)
+	<-begun
+	for i := 1; i < n; i++ {
+		apply(i)
+	}
+	queued(s.others, n-1)
+	if err := s.Apply(t.Context(), approves(known).Step(&known)); err != nil {
+		t.Error(err)
+	}
+	wantOne(t, s, "known", attempt.StatusApproved, 2)
+	release()
+	wg.Wait()
+	if got := sizes(); len(got) < 2 || got[0] != 1 || got[1] != n-1 {
+		t.Errorf("batches of %v, want one step alone and then the %d that waited", got, n-1)
+	}
+	for i := range n {
+		if i == 7 {
+			if code(errs[i]) != "23505" {
+				t.Errorf("the same id twice: %v", errs[i])
+			}
+			continue
+		}
+		if errs[i] != nil || !steps[i].began {
+			t.Errorf("step %d: began %v, %v", i, steps[i].began, errs[i])
+		}
+		if a := wantOne(t, s, fmt.Sprint("order ", i), attempt.StatusSending, 1); a.ID != steps[i].got.ID {
+			t.Errorf("step %d: stored is %s, told was %s", i, a.ID, steps[i].got.ID)
+		}
+	}
+}
+
+// In one batch there is one step of a slot: the others see what it did.
+func TestQueueOfOneSlot(t *testing.T) {
+	s := testStore(t, Options{MaxConns: leastConns})
+	begun, release, _ := held(s.others)
+	var wg sync.WaitGroup
+	steps := make([]*starting, 20)
+	for i := range steps {
+		steps[i] = starts("1001")
+		wg.Go(func() {
+			if err := s.Apply(t.Context(), &steps[i].Step); err != nil {
+				t.Error(err)
+			}
+		})
+		if i == 0 {
+			<-begun
+		}
+	}
+	queued(s.others, len(steps)-1)
+	release()
+	wg.Wait()
+	began := 0
+	for _, step := range steps {
+		if step.began {
+			began++
+		}
+	}
+	if began != 1 {
+		t.Errorf("%d began", began)
+	}
+	wantOne(t, s, "1001", attempt.StatusSending, 1)
+}
+
+// A step that ends its goroutine takes nobody along.
+func TestStepEndsGoroutine(t *testing.T) {
+	s := testStore(t, Options{MaxConns: leastConns})
+	for _, fresh := range []bool{true, false} {
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			err := s.Apply(t.Context(), &attempt.Step{Slot: slotOf("1001"), Fresh: fresh, Do: func(attempt.View) ([]attempt.Write, error) {
+				runtime.Goexit()
+				return nil, nil
+			}})
+			if !errors.Is(err, attempt.ErrUnavailable) {
+				t.Errorf("Apply returned %v", err)
+			}
+		}()
+		<-gone
+		start(t, s, fmt.Sprint("after ", fresh))
+	}
+}
