@@ -19,9 +19,8 @@ import (
 	"github.com/chargeonce/chargeonce/fakeprovider"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/paytest"
-	chargeonceriver "github.com/chargeonce/chargeonce/river"
-
 	"github.com/chargeonce/chargeonce/reconcile"
+	chargeonceriver "github.com/chargeonce/chargeonce/river"
 )
 
 // host is a service with a store, River and a client at a fake provider, in schemas of the test's own.
@@ -147,9 +146,12 @@ func (h *host) attempt(id string) attempt.Attempt {
 	return a
 }
 
+// reconciler makes one whose lease is so short that a job which finds an attempt taken comes back soon.
 func (h *host) reconciler() *reconcile.Reconciler {
 	h.t.Helper()
-	r, err := reconcile.New(reconcile.Config{Store: h.store, Askers: []reconcile.Asker{h.Client}, Who: "river"})
+	r, err := reconcile.New(reconcile.Config{
+		Store: h.store, Askers: []reconcile.Asker{h.Client}, AskTimeout: time.Second, Lease: 2 * time.Second, Every: 100 * time.Millisecond,
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
