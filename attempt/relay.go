@@ -30,6 +30,8 @@ type RelayOptions struct {
 // the func is running then; at once, where the store does not take the relay; and with [ErrNotFound], once the relay was
 // removed from the store.
 //
+// A host calls store.AddRelay itself before it takes the first payment, or what happens before the first Relay starts is not told.
+//
 // Each event is delivered at least once, and the events of one attempt one after another in the order of their versions, also
 // with several relays of the same name, in whatever processes, as long as no call takes longer than the lease. An event that
 // commits late is delivered late and not skipped. A func that fails, or panics, is called again with the same event after a

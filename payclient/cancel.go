@@ -87,7 +87,7 @@ func (c *Client) cancelling(slot attempt.Slot, why string) (*attempt.Cancel, err
 func tellCancelled(v attempt.View) Result {
 	standing, ok := v.Standing()
 	if !ok {
-		return Result{Moved: MovedNo, Reason: attempt.ReasonOrderCancelled, Existing: true, notPaid: true}
+		return Result{Moved: MovedNo, Reason: attempt.ReasonOrderCancelled, Existing: true, notPaid: true, CancelledAt: v.ClosedAt}
 	}
 	r := resultOf(&standing, v.Now)
 	r.Existing = true

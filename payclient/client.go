@@ -508,6 +508,24 @@ func (c *Client) Status(ctx context.Context, slot attempt.Slot) (Result, error) 
 	return r, err
 }
 
+// StatusTx is Status inside the host's own transaction: what it tells and what the host writes there commit on the same state
+// of the slot. tx comes from the store that the client uses.
+func (c *Client) StatusTx(ctx context.Context, tx attempt.Tx, slot attempt.Slot) (Result, error) {
+	slot = slot.WithDefaults()
+	if err := slot.Validate(); err != nil {
+		return Result{}, fmt.Errorf("%w: %w", attempt.ErrInvalidIntent, err)
+	}
+	var view attempt.View
+	step := &attempt.Step{Slot: slot, Do: func(v attempt.View) ([]attempt.Write, error) {
+		view = v
+		return nil, nil
+	}}
+	if err := tx.ApplyTx(ctx, step); err != nil {
+		return Result{}, fmt.Errorf("order %s: %w", slot, err)
+	}
+	return statusOf(slot, view)
+}
+
 func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt.View, error) {
 	slot = slot.WithDefaults()
 	if err := slot.Validate(); err != nil {
@@ -517,16 +535,21 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 	if err != nil {
 		return Result{}, view, fmt.Errorf("order %s: %w", slot, err)
 	}
-	if len(view.Attempts) == 0 && !view.ClosedAt.IsZero() {
-		return tellCancelled(view), view, nil
+	r, err := statusOf(slot, view)
+	return r, view, err
+}
+
+func statusOf(slot attempt.Slot, view attempt.View) (Result, error) {
+	speaks, ok := view.Standing()
+	switch {
+	case ok:
+		r := resultOf(&speaks, view.Now)
+		r.Existing = true
+		return r, nil
+	case !view.ClosedAt.IsZero():
+		return tellCancelled(view), nil
 	}
-	if len(view.Attempts) == 0 {
-		return Result{}, view, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
-	}
-	speaks, _ := view.Standing()
-	r := resultOf(&speaks, view.Now)
-	r.Existing = true
-	return r, view, nil
+	return Result{}, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
 }
 
 // Check tells how a slot stands and asks the provider first, if the attempt is open, or money may still turn up on it, and this

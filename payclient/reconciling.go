@@ -17,6 +17,10 @@ func (c *Client) Place() attempt.Place {
 // Schedule returns when attempts of this client are to be looked at, as its Config and its provider's Capabilities say.
 func (c *Client) Schedule() attempt.Schedule { return *c.schedule }
 
+// KeepsAnswers tells whether the provider keeps every answer under the key, as its Capabilities say: a charge that failed then
+// speaks for every send of its attempt.
+func (c *Client) KeepsAnswers() bool { return c.caps.Key.KeepsEveryAnswer }
+
 func scheduleOf(cfg Config, caps Capabilities) *attempt.Schedule {
 	return &attempt.Schedule{
 		First: cfg.MinAge, Waits: cfg.AskWaits, AskFor: cfg.AskFor, WatchFor: cfg.WatchFor, Grace: cfg.RefundGrace,

@@ -47,6 +47,9 @@ type Result struct {
 	NextAction  string // the URL where the payer must act
 	Existing    bool   // told from the store: this call did not send
 
+	// CancelledAt is when the order was cancelled, by the store's clock; zero: it was not.
+	CancelledAt time.Time
+
 	// Attempt is the whole record.
 	Attempt attempt.Attempt
 
@@ -74,7 +77,7 @@ func resultOf(a *attempt.Attempt, now time.Time) (r Result) {
 		AttemptID: a.ID, Key: a.Key, Reference: a.Reference, ChargeID: a.ChargeID,
 		StatusCode: a.Answer.StatusCode, RequestID: a.Answer.RequestID, Code: a.Answer.Code,
 		DeclineCode: a.Answer.DeclineCode, Sends: a.Sends, Replayed: a.Answer.Replayed,
-		Attempt: *a,
+		Attempt: *a, CancelledAt: a.UnwantedAt,
 	}
 	if len(a.Charges) > 0 {
 		r.NextAction = a.NextAction()

@@ -52,6 +52,24 @@ func (c *Client) void(ctx context.Context, a attempt.Attempt, until time.Time) (
 	return true, err
 }
 
+// VoidUnwanted cancels at the provider what is not final of a cancelled order's attempt, where the provider can: a payer who was
+// left half-way in 3-D Secure, say, must not finish it. Whatever comes of it is recorded. Of any other attempt it does nothing.
+// The error says that the store could not be written, or [ErrNotAsked] that nobody here can cancel it.
+func (c *Client) VoidUnwanted(ctx context.Context, a attempt.Attempt) error {
+	if a.UnwantedAt.IsZero() || a.IsRefund() {
+		return nil
+	}
+	if c.can.voider == nil || a.Place() != c.Place() {
+		return fmt.Errorf("attempt %s: %w to cancel its charge", a.ID, ErrNotAsked)
+	}
+	if err := c.begin(); err != nil {
+		return fmt.Errorf("attempt %s: %w: %w", a.ID, ErrNotAsked, err)
+	}
+	defer c.pending.Done()
+	_, err := c.void(ctx, a, time.Now().Add(c.cfg.CallTimeout))
+	return err
+}
+
 // voidCharge asks the provider to cancel one charge. ok: it has confirmed that the charge has failed.
 func (c *Client) voidCharge(ctx context.Context, a *attempt.Attempt, id string, until, claimUntil time.Time) (failed attempt.Charge, answer attempt.Answer, ok bool) {
 	ctx, cancel := context.WithDeadline(ctx, until)

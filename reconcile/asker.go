@@ -41,6 +41,13 @@ type Refunder interface {
 	RefundDuty(ctx context.Context, a attempt.Attempt, d attempt.Duty) (attempt.Attempt, error)
 }
 
+// Voider is an [Asker] that can cancel what is not final at the provider.
+type Voider interface {
+	// VoidUnwanted cancels what is not final of a cancelled order's attempt, and records what came of it. An error says that
+	// it was not tried, or could not be recorded.
+	VoidUnwanted(ctx context.Context, a attempt.Attempt) error
+}
+
 // panicError says that an adapter has panicked. The value may hold anything, a secret too, and is told only where the runtime
 // made it; the stack names no values.
 type panicError struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,17 +14,21 @@ import (
 // PolicyName is who decides, in an attempt's history, where a policy does and no person.
 const PolicyName = "policy"
 
-// owing is a refund duty to be met.
+// owing is a refund duty to be met, or, without one, a charge of a cancelled order that is not final and to be cancelled.
 type owing struct {
 	attempt attempt.Attempt
 	duty    attempt.Duty
 	site    *siteInPass
 }
 
-// owedBy returns the refund duties of an attempt whose grace is over.
+// owedBy returns the refund duties of an attempt whose grace is over, and what is to be cancelled at the provider.
 func owedBy(rec *attempt.Record, s *siteInPass) (owed []owing) {
 	if rec.Attempt.IsRefund() {
 		return nil // nothing gives back what a refund has given
+	}
+	pending := slices.ContainsFunc(rec.Attempt.Charges, func(c attempt.Charge) bool { return c.Status == attempt.ChargePending })
+	if !rec.Attempt.UnwantedAt.IsZero() && rec.Attempt.Status == attempt.StatusUnknown && pending && s.voider != nil {
+		owed = append(owed, owing{attempt: rec.Attempt, site: s})
 	}
 	for _, d := range rec.Attempt.Duties {
 		if d.Kind == attempt.DutyRefund && d.MetAt.IsZero() && !rec.Now.Before(d.OpenedAt.Add(s.schedule.Grace)) {
@@ -53,6 +58,10 @@ func (p *pass) pay(ctx context.Context, owed []owing) {
 
 // meet does with a duty what the policy says, or a person has decided.
 func (p *pass) meet(ctx context.Context, o *owing) {
+	if o.duty.ChargeID == "" {
+		p.void(ctx, o)
+		return
+	}
 	what, err := p.policyFor(ctx, o)
 	if err != nil {
 		p.failed(ctx, &o.attempt, fmt.Errorf("read what was decided about charge %s: %w", o.duty.ChargeID, err))
@@ -67,6 +76,18 @@ func (p *pass) meet(ctx context.Context, o *owing) {
 		p.decide(ctx, o, attempt.ResolvedReview, "surplus money is looked at by a person")
 	default:
 		p.refund(ctx, o)
+	}
+}
+
+// void cancels what is not final of a cancelled order. Where that is not possible, the attempt is asked about as any other.
+func (p *pass) void(ctx context.Context, o *owing) {
+	if p.turnedAway(o.site) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.r.cfg.AskTimeout)
+	defer cancel()
+	if err := contained(func() error { return o.site.voider.VoidUnwanted(ctx, o.attempt) }); err != nil && ctx.Err() == nil {
+		p.r.sawNotAsked(ctx, &o.attempt, err)
 	}
 }
 

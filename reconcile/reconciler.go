@@ -26,6 +26,7 @@ type site struct {
 	asker    Asker
 	lister   Lister   // nil: none
 	refunder Refunder // nil: none
+	voider   Voider   // nil: none
 
 	unlisted atomic.Bool // the lister has said that it cannot list
 }
@@ -40,6 +41,7 @@ func New(cfg Config) (*Reconciler, error) {
 		s := &site{place: a.Place(), schedule: a.Schedule(), asker: a}
 		s.lister, _ = a.(Lister)
 		s.refunder, _ = a.(Refunder)
+		s.voider, _ = a.(Voider)
 		r.sites = append(r.sites, s)
 	}
 	return r, nil

@@ -76,3 +76,19 @@ func TestPolicyKeepBesideAnotherPayment(t *testing.T) {
 		}
 	})
 }
+
+// The process that has cancelled an order died before it could cancel the charge that waits for the payer. The reconciler does.
+func TestS1VoidsWhatThePayerHasNotFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, fakeprovider.Config{}, scenario)
+		res := s.unknown(s.with("1001", "tok_requires_action"))
+		c := &attempt.Cancel{Slot: res.Attempt.Slot, Why: "out of time"} // as CancelOrderTx does
+		if err := s.Store.Apply(t.Context(), c.Step()); err != nil {
+			t.Fatal(err)
+		}
+		s.until(20 * time.Second)
+		s.once(s.reconciler())
+		s.want(res.AttemptID, attempt.StatusDeclined, attempt.ReasonVoided)
+		s.WantCharges("1001", 0)
+	})
+}

@@ -31,34 +31,25 @@ func (s *Shop) settleTx(ctx context.Context, tx *sql.Tx, o *Order) error {
 		return nil
 	}
 	now := time.Now()
-	a, told, closed, err := s.standing(ctx, tx, o.slot())
+	res, err := s.client.StatusTx(ctx, s.store.Tx(tx), o.slot())
+	none := errors.Is(err, attempt.ErrNotFound)
 	switch {
-	case err != nil:
+	case err != nil && !none:
 		return err
-	case closed:
+	case !res.CancelledAt.IsZero():
 		return s.cancel(ctx, tx, o, "cancelled by the operator") // with the command line's cancel, say
-	case told.Outcome == payclient.Approved:
+	case res.Outcome == payclient.Approved:
 		return s.confirm(ctx, tx, o, now)
 	case !now.Before(o.PayBy):
 		return s.cancel(ctx, tx, o, "not paid in time")
-	case o.State == StatePending && a.Status.Final() && !told.Open():
+	case none:
+		return nil
+	case o.State == StatePending && res.Attempt.Status.Final() && !res.Open():
 		return o.setState(ctx, tx, StateOpen) // declined, or never arrived: another card may be tried
-	case o.State == StateOpen && a.ID != "" && a.Status.Live():
+	case o.State == StateOpen && res.Attempt.Status.Live():
 		return o.setState(ctx, tx, StatePending)
 	}
 	return nil
-}
-
-// standing tells how an order's payment stands, read in the transaction: the attempt that speaks for it, without an ID where
-// there is none, what is told of it, and whether the slot is closed.
-func (s *Shop) standing(ctx context.Context, tx *sql.Tx, slot attempt.Slot) (a attempt.Attempt, told attempt.Told, closed bool, err error) {
-	step := &attempt.Step{Slot: slot, Do: func(v attempt.View) ([]attempt.Write, error) { // writes nothing
-		a, _ = v.Standing()
-		told, closed = a.Tell(v.Now), !v.ClosedAt.IsZero()
-		return nil, nil
-	}}
-	err = s.store.Tx(tx).ApplyTx(ctx, step)
-	return a, told, closed, err
 }
 
 // confirm takes the goods of a paid order from the stock. Where its reservation ran out while nobody could learn that it was

@@ -89,10 +89,9 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 		return s, err
 	}
 	if s.events, err = webhook.New(webhook.Config{
-		Store: s.store, Place: s.client.Place(), Schedule: s.client.Schedule(),
-		KeepsAnswers: cfg.Payments.Provider.Capabilities().Key.KeepsEveryAnswer,
-		Secrets:      []webhook.Secret{webhook.NewSecret(cfg.WebhookSecret)},
-		Read:         cfg.ReadEvent, Logger: cfg.Log,
+		Store: s.store, Client: s.client,
+		Secrets: []webhook.Secret{webhook.NewSecret(cfg.WebhookSecret)},
+		Read:    cfg.ReadEvent, Logger: cfg.Log,
 	}); err != nil {
 		return s, err
 	}

@@ -12,10 +12,20 @@ import (
 // DefaultMaxBody bounds an event's body, in bytes. Standard Webhooks 1.0.0 recommends senders to stay below 20 kB.
 const DefaultMaxBody = 64 << 10
 
-// Config sets up a [Handler]. Store, Place.Provider, Read and one of Secrets and Verifier are required.
+// Client is whose payments the events are about; *payclient.Client is one.
+type Client interface {
+	Place() attempt.Place
+	Schedule() attempt.Schedule
+	KeepsAnswers() bool
+}
+
+// Config sets up a [Handler]. Store, Client, Read and one of Secrets and Verifier are required.
 type Config struct {
 	Store attempt.Store
 
+	// Client is whose payments the events are about. It says Place, Schedule and KeepsAnswers; where there is no client, they
+	// are given on their own.
+	Client Client
 	// Place is where the events come from: they count for attempts of that place and no others. It is the client's Place.
 	Place attempt.Place
 
@@ -56,8 +66,14 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Store == nil {
 		fail("Store: missing")
 	}
+	if cfg.Client != nil {
+		if cfg.Place != (attempt.Place{}) || cfg.KeepsAnswers {
+			fail("Place, KeepsAnswers: given beside Client, which says them")
+		}
+		cfg.Place, cfg.Schedule, cfg.KeepsAnswers = cfg.Client.Place(), cfg.Client.Schedule(), cfg.Client.KeepsAnswers()
+	}
 	if cfg.Place.Provider == "" {
-		fail("Place: names no provider")
+		fail("Client: missing, or Place: names no provider")
 	}
 	if cfg.Read == nil {
 		fail("Read: missing")

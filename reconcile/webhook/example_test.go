@@ -42,11 +42,10 @@ func Example() {
 
 	told := make(chan webhook.Delivery, 2)
 	events, err := webhook.New(webhook.Config{
-		Store: store, Place: client.Place(), Schedule: client.Schedule(),
-		Secrets:      []webhook.Secret{webhook.NewSecret(secret)},
-		Read:         standard.ReadEvent,
-		KeepsAnswers: provider.Capabilities().Key.KeepsEveryAnswer,
-		Observer:     webhook.Observer{Delivered: func(_ context.Context, d webhook.Delivery) { told <- d }},
+		Store: store, Client: client,
+		Secrets:  []webhook.Secret{webhook.NewSecret(secret)},
+		Read:     standard.ReadEvent,
+		Observer: webhook.Observer{Delivered: func(_ context.Context, d webhook.Delivery) { told <- d }},
 	})
 	if err != nil {
 		log.Fatal(err)

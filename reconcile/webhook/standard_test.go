@@ -351,7 +351,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"Store: missing", "Place: names no provider", "Read: missing", "MaxBody: -1", "Tolerance: -1s", "Secrets[0]", "Secrets[2]: given twice"} {
+	for _, want := range []string{"Store: missing", "Client: missing", "Read: missing", "MaxBody: -1", "Tolerance: -1s", "Secrets[0]", "Secrets[2]: given twice"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nsays nothing of %q", err, want)
 		}
