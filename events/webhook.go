@@ -110,21 +110,22 @@ func missing(r Reader) bool {
 
 func keysOf(secrets []Secret) (keys [][]byte, err error) {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch n := len(secrets); {
 	case n == 0:
-		errs = append(errs, errors.New("Secrets: none, want at least one"))
+		fail("Secrets: none, want at least one")
 	case n > maxSecrets:
-		errs = append(errs, fmt.Errorf("Secrets: %d, want at most %d", n, maxSecrets))
+		fail("Secrets: %d, want at most %d", n, maxSecrets)
 	}
 	for i, s := range secrets {
 		key, err := s.key()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Secrets[%d]: %w", i, err))
+			fail("Secrets[%d]: %w", i, err)
 			continue
 		}
 		for _, other := range keys {
 			if hmac.Equal(other, key) {
-				errs = append(errs, fmt.Errorf("Secrets[%d]: given twice", i))
+				fail("Secrets[%d]: given twice", i)
 			}
 		}
 		keys = append(keys, key)
@@ -233,7 +234,7 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // the answer is its status, which is there
+	defer resp.Body.Close()
 	// What it says, and how it ends, changes nothing.
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
 	return resp.StatusCode, nil

@@ -47,16 +47,17 @@ const (
 
 func (o InstallOptions) validate() error {
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, f := range []struct{ field, name string }{{"Schema", o.Schema}, {"RiverSchema", o.RiverSchema}} {
 		if len(f.name) > maxName || !storable(f.name) {
-			errs = append(errs, fmt.Errorf("%s: %q is no name of a schema", f.field, f.name))
+			fail("%s: %q is no name of a schema", f.field, f.name)
 		}
 	}
 	if !storable(o.Queue) || utf8.RuneCountInString(o.Queue) > maxQueue {
-		errs = append(errs, fmt.Errorf("Queue: %q is no name of a queue", o.Queue))
+		fail("Queue: %q is no name of a queue", o.Queue)
 	}
 	if o.Priority < 1 || o.Priority > 4 {
-		errs = append(errs, fmt.Errorf("Priority: %d, want 1 to 4", o.Priority))
+		fail("Priority: %d, want 1 to 4", o.Priority)
 	}
 	return errors.Join(errs...)
 }
