@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5" //nolint:depguard // the driver of River, which this module is for
 	"github.com/riverqueue/river"
 )
 
