@@ -44,6 +44,7 @@ var rules = []rule{
 	{"duties", "surplus money is given back once, or waits for a person", duties},
 	{"settled", "once all is well, nothing stays unknown that evidence could settle", settledInTheEnd},
 	{"events-once", "a webhook event counts once, however often it is delivered", eventsOnce},
+	{"relayed", "the host is told of every change, in order", relayed},
 	{"bounded", "no caller waits longer than a claim lasts", bounded},
 	{"canary", "once all is well, every instance pays: no permit, connection or lease was lost", canary},
 }
@@ -770,6 +771,23 @@ func eventsOnce(r *records) (broken []string) {
 		reference := history[0].attempt.Reference
 		if known := len(r.events[reference]); n > known {
 			broken = append(broken, fmt.Sprintf("attempt %s has learnt %d times from webhooks, there were %d events", short(reference), n, known))
+		}
+	}
+	return broken
+}
+
+func relayed(r *records) (broken []string) {
+	for i := range r.final {
+		a := &r.final[i]
+		next := 1
+		for _, version := range r.relayed[a.ID] {
+			if version > next {
+				broken = append(broken, fmt.Sprintf("attempt %s: the host was told of version %d before version %d", short(a.Reference), version, next))
+			}
+			next = max(next, version+1)
+		}
+		if next <= a.Version {
+			broken = append(broken, fmt.Sprintf("attempt %s of %s is at version %d, the host was told up to %d", short(a.Reference), a.Slot, a.Version, next-1))
 		}
 	}
 	return broken

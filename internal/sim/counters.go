@@ -58,6 +58,7 @@ var sometimes = []string{
 	"money told as owed back",
 	"asking has ended",
 	"payer finished at the provider",
+	"host that refuses an event",
 	"asked again in so many words",
 	"process died after the claim and before the outcome",
 	"asked: not_asked", "asked: unreadable", "asked: none", "asked: found",

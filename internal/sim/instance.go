@@ -100,6 +100,27 @@ func (i *instance) reconcile() {
 	})
 }
 
+// relay tells the host of every change, which the host sometimes refuses to hear.
+func (i *instance) relay(every time.Duration) {
+	w := i.w
+	i.running.Go(func() {
+		_ = attempt.Relay(i.ctx, &link{Store: w.store, of: i}, hostRelay, func(_ context.Context, e attempt.Event) error {
+			if i.dead() {
+				return errDead
+			}
+			name := e.AttemptID + strconv.Itoa(e.Version)
+			if !w.isCalm() && w.dice.chance(w.profile.hostFails, "host", name, w.dice.next("host", name)) {
+				w.count("host that refuses an event")
+				return errHost
+			}
+			w.relayed(e)
+			return nil
+		}, attempt.RelayOptions{Every: every}) // it ends with the instance's context, and says so
+	})
+}
+
+const hostRelay = "host"
+
 func (i *instance) dead() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

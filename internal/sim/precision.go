@@ -9,7 +9,7 @@ import (
 // precision is how well callers are told, counted over the payments of worlds in which every fifth request fails and nothing else
 // is out of order.
 type precision struct {
-	Calls     int `json:"calls"`      // of Pay that were answered
+	Calls     int `json:"calls"`      // of Pay that were answered, and found no other call on its way
 	Known     int `json:"known"`      // whose answer was no unknown
 	Attempts  int `json:"attempts"`   // that came to an end or might have
 	Soon      int `json:"soon"`       // that had ended 5 minutes after they were made
@@ -32,8 +32,8 @@ func measure(r *records) (p precision) {
 		}
 	}
 	for _, c := range r.calls {
-		if c.op != "pay" || !c.told() || c.canary {
-			continue
+		if c.op != "pay" || !c.told() || c.canary || c.err == nil && c.result.Reason == attempt.ReasonInFlight {
+			continue // who finds another call on its way has made none
 		}
 		p.Calls++
 		if !c.result.Open() || c.err != nil {
@@ -45,7 +45,7 @@ func measure(r *records) (p precision) {
 		}
 		if !sent && c.result.AttemptID != "" {
 			p.NotSent++
-			if c.err == nil && c.result.Open() && c.result.Reason != attempt.ReasonInFlight {
+			if c.err == nil && c.result.Open() {
 				p.Unknown++
 			}
 		}

@@ -62,9 +62,10 @@ type profile struct {
 	sources                []string
 	retries, permits       int
 	listFrom               int
-	strangers              int  // charges of another system in the same provider account
-	twice                  bool // the provider sometimes makes two charges of one request
-	concurrency            int  // of a reconciler's questions
+	strangers              int     // charges of another system in the same provider account
+	hostFails              float64 // of events that are relayed to the host
+	twice                  bool    // the provider sometimes makes two charges of one request
+	concurrency            int     // of a reconciler's questions
 	breakerRequests        int
 }
 
@@ -139,6 +140,9 @@ func profileOf(d *dice) profile {
 		p.faults = append(fakeprovider.DrawnFaults(), fakeprovider.Slow(5*time.Second), fakeprovider.NeverArrives)
 		p.askFaultRate, p.dialFaultRate = 0.1, 0.02
 		return p
+	}
+	if yes(0.3, "host fails") {
+		p.hostFails = 0.2
 	}
 	if yes(0.3, "strangers") {
 		p.strangers = 5

@@ -25,6 +25,8 @@ type records struct {
 	closing map[attempt.Slot]closed
 	final   []attempt.Attempt
 
+	relayed map[string][]int // versions that the host was told, by attempt, in the order of telling
+
 	calls  []*call
 	wires  []wire
 	frozen []frozen // which requests left too late

@@ -14,6 +14,7 @@ import (
 var (
 	errDead   = errors.New("the process is dead")
 	errOutage = errors.New("no connection to the database")
+	errHost   = errors.New("the host is busy")
 	errLost   = errors.New("the connection to the database was lost in the commit")
 )
 
@@ -224,6 +225,20 @@ func (l *link) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attemp
 			}
 		}
 	}
+}
+
+func (l *link) TakeUndelivered(ctx context.Context, relay string, limit int, lease time.Duration) ([]attempt.Event, error) {
+	if err := l.enter(ctx, "undelivered", false); err != nil {
+		return nil, err
+	}
+	return l.Store.TakeUndelivered(ctx, relay, limit, lease)
+}
+
+func (l *link) Delivered(ctx context.Context, relay, attemptID string, version int, again time.Duration) error {
+	if err := l.enter(ctx, "delivered "+attemptID, false); err != nil {
+		return err
+	}
+	return l.Store.Delivered(ctx, relay, attemptID, version, again)
 }
 
 // Close is none of an instance's business.

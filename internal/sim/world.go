@@ -120,12 +120,19 @@ func (w *world) open() {
 	w.store = store
 	w.records.profile, w.records.began = *p, w.began
 	w.records.closing = make(map[attempt.Slot]closed)
+	if err := w.store.AddRelay(context.Background(), hostRelay); err != nil {
+		w.broken("simulator", "%v", err)
+	}
 	for n := range p.instances {
 		w.lives = append(w.lives, 1)
 		w.instances = append(w.instances, w.newInstance(n, 1))
 		w.instances[n].reconcile()
+		w.instances[n].relay(relayEvery)
 	}
 }
+
+// relayEvery is how often an instance looks for what the host was not told.
+const relayEvery = 11 * time.Second
 
 // storeNow is the store's clock.
 func (w *world) storeNow() time.Time {
@@ -204,6 +211,7 @@ func (w *world) liveness() {
 		}
 		<-time.After(max(next.Sub(w.storeNow()), 0) + time.Second)
 	}
+	last.relay(time.Hour)
 	<-time.After(48 * time.Hour) // the last deliveries of webhooks
 	if _, err := last.recon.RunOnce(last.ctx); err != nil {
 		w.broken("liveness", "the last pass fails: %v", err)
@@ -324,6 +332,7 @@ func (w *world) restart(dead *instance) {
 		w.mu.Unlock()
 		w.tracef("%s starts", i.name)
 		i.reconcile()
+		i.relay(relayEvery)
 	})
 }
 
@@ -421,6 +430,15 @@ func (w *world) sent(r wire) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.records.wires = append(w.records.wires, r)
+}
+
+func (w *world) relayed(e attempt.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.records.relayed == nil {
+		w.records.relayed = make(map[string][]int)
+	}
+	w.records.relayed[e.AttemptID] = append(w.records.relayed[e.AttemptID], e.Version)
 }
 
 func (w *world) froze(f frozen) {
