@@ -36,6 +36,10 @@ func (s *Void) Do(v View) ([]Write, error) {
 	if !open || !pending || a.IsRefund() || !a.ClaimedUntil(v.Now).IsZero() {
 		return nil, nil
 	}
-	s.Granted, s.Attempt = true, a.Grant(v.Now, s.Claim, s.FirstCheck)
+	first := s.FirstCheck
+	if !a.UnwantedAt.IsZero() { // a charge that the provider does not cancel is tried ever more rarely, once a day at least
+		first = max(first, min(v.Now.Sub(a.UnwantedAt)/2, 24*time.Hour))
+	}
+	s.Granted, s.Attempt = true, a.Grant(v.Now, s.Claim, first)
 	return []Write{change(a.Version, a.Status, &s.Attempt, WhatClaimed, s.Who, v.Now, nil, nil)}, nil
 }

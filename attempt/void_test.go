@@ -72,3 +72,23 @@ func TestVoidClaimsWhatIsPending(t *testing.T) {
 		t.Errorf("of nothing: %v", err)
 	}
 }
+
+// A charge that the provider does not cancel is tried ever more rarely: an order that was cancelled long ago must not fill its
+// history with a claim every two minutes. Found by simulation.
+func TestVoid_TriesEverMoreRarely(t *testing.T) {
+	for _, tt := range []struct{ since, want time.Duration }{
+		{0, 2 * time.Minute}, {time.Minute, 2 * time.Minute}, {time.Hour, 30 * time.Minute}, {100 * 24 * time.Hour, 24 * time.Hour},
+	} {
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		a := newAttempt(1)
+		a.Status, a.UnwantedAt, a.NextCheckAt = attempt.StatusUnknown, now.Add(-tt.since), time.Time{}
+		a.Charges = []attempt.Charge{{ID: "ch_1", Status: attempt.ChargePending}}
+		step := &attempt.Void{ID: a.ID, Claim: 15 * time.Second, FirstCheck: 2 * time.Minute}
+		if _, err := step.Do(attempt.View{Now: now, Attempts: []attempt.Attempt{a}}); err != nil || !step.Granted {
+			t.Fatalf("granted %t, %v", step.Granted, err)
+		}
+		if got := step.Attempt.NextCheckAt.Sub(now); got != tt.want {
+			t.Errorf("cancelled %s ago: looked at again after %s, want %s", tt.since, got, tt.want)
+		}
+	}
+}
