@@ -112,7 +112,7 @@ func TestBackendsTerminated(t *testing.T) {
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-			_ = sleep(ctx, 5*time.Millisecond)
+			_ = sleep(ctx, 5*time.Millisecond) // so that a statement ends now and then
 		}
 	})
 	const orders = 200

@@ -21,6 +21,7 @@ func testURL(t testing.TB) string {
 	t.Helper()
 	url := os.Getenv("CHARGEONCE_TEST_POSTGRES")
 	if url == "" {
+		// Said aloud, and a failure in CI.
 		t.Skip("SKIPPED: no PostgreSQL: ./scripts/test starts one, or set CHARGEONCE_TEST_POSTGRES to the URL of a server")
 	}
 	return url

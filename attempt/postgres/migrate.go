@@ -43,7 +43,7 @@ func (o MigrateOptions) withDefaults() MigrateOptions {
 
 func validSchema(schema string) error {
 	if schema == "" || len(schema) > 63 || !utf8.ValidString(schema) || strings.ContainsFunc(schema, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return fmt.Errorf("Schema: %q is no name of a schema, want 1 to 63 bytes", schema)
+		return fmt.Errorf("schema: %q is no name of a schema, want 1 to 63 bytes", schema)
 	}
 	return nil
 }

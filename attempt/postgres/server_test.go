@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +36,7 @@ func programs(t *testing.T) string {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
+		// A server elsewhere serves the other tests.
 		t.Skip("SKIPPED: PostgreSQL's programs are neither in PATH nor in /usr/lib/postgresql")
 	}
 	slices.Sort(found)
@@ -53,6 +56,7 @@ func startServer(t *testing.T) *ownServer {
 		u, err := user.Lookup("postgres")
 		if err != nil {
 			if u, err = user.Lookup("nobody"); err != nil {
+				// root cannot
 				t.Skip("SKIPPED: no user to run PostgreSQL as")
 			}
 		}
@@ -109,6 +113,12 @@ func TestServerRestartsImmediately(t *testing.T) {
 	defer s.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	const callers = 8
+	var recorded atomic.Int64
+	more := func(n int64) {
+		for until := recorded.Load() + n; recorded.Load() < until; {
+			runtime.Gosched()
+		}
+	}
 	paid := make(chan []string, callers)
 	for c := range callers {
 		go func() {
@@ -130,14 +140,15 @@ func TestServerRestartsImmediately(t *testing.T) {
 					t.Errorf("outcome of %s: %v", order, err)
 				}
 				mine = append(mine, order)
+				recorded.Add(1)
 			}
 		}()
 	}
 	for range 2 {
-		_ = sleep(t.Context(), 150*time.Millisecond) // while the callers pay
+		more(20)
 		server.ctl(t, "restart", "-m", "immediate")
 	}
-	_ = sleep(t.Context(), 50*time.Millisecond)
+	more(20)
 	stop()
 	n := 0
 	for range callers {

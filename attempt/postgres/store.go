@@ -44,7 +44,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	var errs []error
 	if o.MaxConns < leastConns {
-		errs = append(errs, fmt.Errorf("MaxConns: %d, want at least %d", o.MaxConns, leastConns))
+		errs = append(errs, fmt.Errorf("connections: MaxConns is %d, want at least %d", o.MaxConns, leastConns))
 	}
 	if err := validSchema(o.Schema); err != nil {
 		errs = append(errs, err)

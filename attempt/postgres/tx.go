@@ -69,10 +69,14 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 	if err := t.s.writable(ctx); err != nil {
 		return err
 	}
+	// pgx closes the connection of a statement whose context ends, and with it the host's transaction. None of these waits, so each is let
+	// come to its end.
+	running, stop := outlive(ctx, time.Second)
+	defer stop()
 	until := time.Now().Add(waitLimit)
 	for tries := 0; ; tries++ {
 		var x change
-		err := t.s.load(ctx, t.db, step, &x)
+		err := t.s.load(running, t.db, step, &x)
 		if errors.Is(err, errHeld) {
 			if !time.Now().Before(until) {
 				return fmt.Errorf("%w; nothing was stored, and the transaction is as it was: %w", errLate, err)
@@ -89,10 +93,23 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 			return err
 		}
 		if len(x.writes) == 1 {
-			return failedTx(t.db.run(ctx, x.writes...))
+			return failedTx(t.db.run(running, x.writes...))
 		}
 		// Several statements: all or none, also where the host goes on after an error.
-		return failedTx(t.savepoint(ctx, func(db session) error { return db.run(ctx, x.writes...) }))
+		return failedTx(t.savepoint(running, func(db session) error { return db.run(running, x.writes...) }))
+	}
+}
+
+// outlive is a context that ends a while after ctx.
+func outlive(ctx context.Context, by time.Duration) (running context.Context, stop func()) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	after := context.AfterFunc(ctx, func() {
+		_ = sleep(running, by)
+		cancel()
+	})
+	return running, func() {
+		after()
+		cancel()
 	}
 }
 
