@@ -176,6 +176,10 @@ func (w *world) safety() {
 	w.records.calm = time.Now()
 }
 
+// inTheEnd is after which time nothing new can come to light: longer than ended attempts are watched. What is still tried then,
+// once a day, is tried for ever.
+const inTheEnd = 45 * 24 * time.Hour
+
 func (w *world) isCalm() bool { return w.calm.Load() }
 
 // liveness is the phase in which all is well again and time goes on: whatever evidence can settle is settled.
@@ -206,7 +210,7 @@ func (w *world) liveness() {
 			break
 		}
 		next, planned := w.nextCheck()
-		if !planned {
+		if !planned || next.Sub(w.began) > inTheEnd {
 			break
 		}
 		<-time.After(max(next.Sub(w.storeNow()), 0) + time.Second)
@@ -216,6 +220,7 @@ func (w *world) liveness() {
 	if _, err := last.recon.RunOnce(last.ctx); err != nil {
 		w.broken("liveness", "the last pass fails: %v", err)
 	}
+	<-time.After(3 * time.Hour) // the last events for the host
 	last.stop()
 	w.background.Wait()
 	if err := w.bank.Close(); err != nil {
