@@ -55,6 +55,12 @@ func TestSweepFindsWhatWasMissed(t *testing.T) {
 	if n := len(h.looks(ids[0])) + len(h.looks(ids[1])); n != 0 {
 		t.Errorf("%d jobs of the attempts: the sweep was not what found them", n)
 	}
+	sweeps, piling := 0, 0
+	err := h.pool.QueryRow(t.Context(), "SELECT count(*), count(*) FILTER (WHERE max_attempts <> 1 OR unique_key IS NULL) FROM "+
+		h.opts.RiverSchema+".river_job WHERE kind = 'chargeonce_sweep'").Scan(&sweeps, &piling)
+	if err != nil || sweeps == 0 || piling > 0 {
+		t.Errorf("%d sweeps, %d of them repeated or piling up: %v", sweeps, piling, err)
+	}
 }
 
 // A reconciler of its own and two of River's clients work on the same attempts at once: each attempt is settled, and charged once.

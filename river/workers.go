@@ -54,6 +54,9 @@ const (
 const (
 	// elsewhere is how long a job waits for a process that asks the attempt's place.
 	elsewhere = time.Minute
+	// again is how long a job waits after a look that has changed nothing, because the provider could not be asked or the answer not
+	// be stored: as long as a client's breaker stays open by default.
+	again = 15 * time.Second
 	// shortest is the shortest snooze, so that a job whose time has all but come does not go round in circles.
 	shortest = time.Second
 )
@@ -163,7 +166,11 @@ func settled(a *attempt.Attempt) bool {
 
 // snooze puts a job off until its attempt's next check. The wait is measured by the store's clock, whatever this machine's says.
 func snooze(a *attempt.Attempt, now time.Time) error {
-	return river.JobSnooze(max(a.NextCheckAt.Sub(now), shortest))
+	wait := a.NextCheckAt.Sub(now)
+	if wait <= 0 {
+		wait = again
+	}
+	return river.JobSnooze(max(wait, shortest))
 }
 
 // sweepWorker looks at all that is due.

@@ -84,8 +84,12 @@ func TestJobWaitsForItsAttemptsNextCheck(t *testing.T) {
 			r.looked = func() (reconcile.Looked, error) { // not asked: the breaker is open
 				return reconcile.Looked{Attempt: r.set(attempt.StatusUnknown, -time.Minute), Now: storeNow()}, nil
 			}
+			if err := r.work(t, id); snoozed(err) != 15*time.Second {
+				t.Errorf("still due after the look: %v, want 15s", err)
+			}
+			r.attempt = r.set(status, time.Microsecond)
 			if err := r.work(t, id); snoozed(err) != time.Second {
-				t.Errorf("still due after the look: %v, want 1s", err)
+				t.Errorf("all but due: %v, want 1s", err)
 			}
 		}
 	})
