@@ -142,7 +142,7 @@ func (s *Store) work(p *pool, outcome bool) func([]*item) {
 		ctx, cancel := context.WithTimeout(context.Background(), statementLimit)
 		defer cancel()
 		if items[0].loaded {
-			items[0].tryLoaded(ctx, p)
+			s.tryLoaded(ctx, p, outcome, items)
 			return
 		}
 		s.tryOnBelief(ctx, p, outcome, items)

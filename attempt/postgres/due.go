@@ -31,13 +31,7 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration, pla
 	var found []attempt.Attempt
 	var broken error
 	var server time.Time
-	told := query{text: s.sql.told, args: []any{false}, row: func(row []any) error {
-		d := decoder{values: row}
-		if now := d.time("now"); server.IsZero() {
-			server = now
-		}
-		return d.err
-	}}
+	var told moment
 	err := s.general.with(ctx, func(c *conn) error {
 		queries := []query{{text: text, args: args, row: func(row []any) error {
 			a, _, err := decodeAttempt(row)
@@ -48,7 +42,7 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration, pla
 			found = append(found, a)
 			server = row[len(row)-1].(time.Time).UTC()
 			return nil
-		}}, told}
+		}}, s.tells(false, &told)}
 		if c.explicit {
 			queries = append(append([]query{{text: begin}}, queries...), query{text: "commit"})
 		}
@@ -59,6 +53,9 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration, pla
 		return attempt.View{}, s.unavailable(err)
 	case broken != nil && len(found) == 0:
 		return attempt.View{}, s.unavailable(broken)
+	}
+	if server.IsZero() { // nothing is due
+		server = told.server
 	}
 	s.clock.answered(server, asked)
 	v := attempt.View{Attempts: found}

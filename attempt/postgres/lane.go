@@ -25,8 +25,11 @@ type lane struct {
 	idle    sync.WaitGroup // those who work
 }
 
-// batchLimit bounds a batch, so that what comes meanwhile does not wait for long.
-const batchLimit = 128
+// A batch is bounded, so that what comes meanwhile does not wait for long.
+const (
+	batchLimit  = 128 // steps on belief: one statement for all
+	loadedLimit = 32  // steps that are loaded: some statements for each, and the slots are held for two round trips
+)
 
 // item is one step on its way through a lane.
 type item struct {
@@ -37,6 +40,7 @@ type item struct {
 	belief belief
 
 	loaded  bool // not on belief any more
+	alone   bool // not together with others any more: a batch with it has failed
 	maybe   effects
 	inDoubt bool // maybe may have been written: look for it first
 
@@ -125,22 +129,25 @@ func (l *lane) drop(c *call, why error) bool {
 	return c.left == 0
 }
 
-// take takes what can go next: all items on belief that may go together, if such a one is first, or else one that has to be loaded.
-// l.mu is held.
+// take takes what can go next together with the first: all that are on belief, or all that have to be loaded. l.mu is held.
 func (l *lane) take() []*item {
 	var taken []*item
+	most := batchLimit
 	rest := l.pending[:0:0]
-	for n, i := range l.pending {
+	for _, i := range l.pending {
 		_, busy := l.busy[i.key]
-		if busy || len(taken) > 0 && (i.loaded || taken[0].loaded) {
+		fits := len(taken) == 0 || len(taken) < most && i.loaded == taken[0].loaded && !i.alone
+		if busy || !fits {
 			rest = append(rest, i)
 			continue
 		}
 		l.busy[i.key] = struct{}{}
 		taken = append(taken, i)
-		if len(taken) == batchLimit || i.loaded {
-			rest = append(rest, l.pending[n+1:]...)
-			break
+		switch {
+		case i.alone:
+			most = 1
+		case i.loaded:
+			most = loadedLimit
 		}
 	}
 	if taken != nil {

@@ -12,67 +12,139 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
-// tryLoaded runs a step on what it finds, in a transaction of its own: one round trip to lock and load, one to write and commit.
-func (i *item) tryLoaded(ctx context.Context, p *pool) {
+// tryLoaded runs steps on what they find, in one transaction: one round trip to lock and load, one to write and commit. Where others
+// hold what a step needs, it is to be tried again; if a statement fails each is to go by itself.
+func (s *Store) tryLoaded(ctx context.Context, p *pool, outcome bool, items []*item) {
+	changes := make([]*change, 0, len(items))
 	err := p.with(ctx, func(c *conn) error {
 		db := pgxSession{c}
-		var x change
-		x.before = []query{{text: begin}}
-		x.item = i
-		err := i.s.load(ctx, db, i.step, &x)
-		if err == nil {
-			err = i.s.decideLoaded(i.step, &x)
-		}
-		if err != nil || len(x.writes) == 0 {
-			if c.IsClosed() || unusable(err) {
-				return err
+		changes = changes[:0]
+		queries := []query{{text: begin}}
+		for _, i := range items {
+			i.again, i.err, i.panicked = false, nil, nil
+			x := &change{item: i, step: i.step}
+			more, err := s.loads(x)
+			if err != nil {
+				i.verdict(err)
+				continue
 			}
-			return errors.Join(err, db.run(ctx, query{text: "rollback"}))
+			changes, queries = append(changes, x), append(queries, more...)
 		}
-		i.maybe, i.inDoubt = x.effects, true // from here on nobody knows until the commit is heard of
-		err = db.run(ctx, append(x.writes, query{text: "commit"})...)
+		if len(changes) == 0 {
+			return nil
+		}
+		asked := time.Now()
+		var told moment
+		if err := db.run(ctx, append(queries, s.tells(outcome, &told))...); err != nil {
+			return c.leave(ctx, err)
+		}
+		s.clock.answered(told.server, asked)
+		var writes []query
+		for _, x := range changes {
+			if err := s.decideLoaded(x, told); err != nil {
+				x.writes = nil
+				x.item.verdict(err)
+			}
+			writes = append(writes, x.writes...)
+		}
+		if len(writes) == 0 {
+			return c.leave(ctx, nil)
+		}
+		for _, x := range changes {
+			if len(x.writes) > 0 { // from here on nobody knows until the commit is heard of
+				x.item.maybe, x.item.inDoubt = x.effects, true
+			}
+		}
+		err := db.run(ctx, append(writes, query{text: "commit"})...)
 		if !mayBeWritten(err) {
-			i.inDoubt = false
+			for _, x := range changes {
+				x.item.inDoubt = x.item.inDoubt && len(x.writes) == 0
+			}
 		}
-		if err != nil && !c.IsClosed() && !unusable(err) {
-			err = errors.Join(err, db.run(ctx, query{text: "rollback"}))
+		if err != nil {
+			return c.leave(ctx, err)
 		}
-		return err
+		return nil
 	})
-	i.verdict(err)
+	if err == nil {
+		return
+	}
+	for _, x := range changes {
+		if x.item.err != nil || x.item.again {
+			continue // it has its verdict
+		}
+		if len(items) > 1 {
+			x.item.alone, x.item.again = true, true
+			if errors.As(err, new(*noConnError)) {
+				x.item.err = err
+			}
+			continue
+		}
+		x.item.verdict(err)
+	}
+	if len(changes) == 0 { // no connection
+		for _, i := range items {
+			i.verdict(err)
+		}
+	}
 }
 
-// change is a step on its way through a transaction that has locked and loaded what it works on.
-type change struct {
-	before  []query // that travel with those that load
-	item    *item   // nil in a transaction of the host's
-	slot    slotRow
-	found   []attempt.Attempt
-	server  time.Time // by the server's clock, after the lock was had
-	known   time.Time // latest time known before
+// leave ends a transaction that is not committed.
+func (c *conn) leave(ctx context.Context, err error) error {
+	if c.IsClosed() || unusable(err) {
+		return err
+	}
+	return errors.Join(err, pgxSession{c}.run(ctx, query{text: "rollback"}))
+}
+
+// moment is what the server says of the moment after a step has its locks.
+type moment struct {
+	server  time.Time
 	durable bool
-	seen    bool // the step's note is there
-	noteOf  string
+}
+
+func (s *Store) tells(outcome bool, p *moment) query {
+	return query{text: s.sql.told, args: []any{outcome}, row: func(row []any) error {
+		d := decoder{values: row}
+		*p = moment{d.time("now"), d.text("sync") != "off"}
+		return d.err
+	}}
+}
+
+// change is a step on its way through a transaction that locks and loads what it works on.
+type change struct {
+	step *attempt.Step
+	item *item // nil in a transaction of the host's
+
+	known       time.Time // latest time known before
+	free        bool      // the locks of names were had
+	needsSlot   bool
+	locked      bool // the slot was
+	lockedCount int  // and so many attempts
+	slot        slotRow
+	found       []attempt.Attempt
+	seen        bool // the step's note is there
+	noteOf      string
+	back        *readBack
 
 	effects effects
 	writes  []query
-	done    bool // written before
 }
 
-// load locks the slot that a step works on, before its attempts, and reads them. It waits for nobody: it fails with errHeld
-// where another transaction holds one of them.
-func (s *Store) load(ctx context.Context, db session, step *attempt.Step, x *change) error {
+// loads are the statements that lock the slot which a step works on, before its attempts, and read them. They wait for nobody.
+func (s *Store) loads(x *change) (queries []query, err error) {
+	step := x.step
 	if step.ID != "" && !isID(step.ID) {
-		return notFound(step.ID)
+		return nil, notFound(step.ID)
 	}
-	x.known = s.clock.known()
-	asked := time.Now()
-	queries := x.before
-	free, locked, lockedAttempts := true, false, 0
+	if err := s.storable(step); err != nil {
+		return nil, err
+	}
+	x.known, x.free = s.clock.known(), true
 	tryLock := func(n int64) {
 		queries = append(queries, query{text: s.sql.tryLock, args: []any{n}, row: func(row []any) error {
 			d := decoder{values: row}
-			free = d.bool("locked") && free
+			x.free = d.bool("locked") && x.free
 			return d.err
 		}})
 	}
@@ -82,14 +154,13 @@ func (s *Store) load(ctx context.Context, db session, step *attempt.Step, x *cha
 		lock, lockAttempts, read = s.sql.lockSlot, s.sql.lockAttempts, s.sql.slot
 		args = []any{step.Slot.Order, step.Slot.Account, step.Slot.Purpose}
 	}
-	needsSlot := step.ID != "" || step.Do != nil
-	if needsSlot {
+	if x.needsSlot = step.ID != "" || step.Do != nil; x.needsSlot {
 		if step.ID == "" {
 			tryLock(s.lockOfSlot(step.Slot))
 		}
 		queries = append(queries,
-			query{text: lock, args: args, row: func([]any) error { locked = true; return nil }},
-			query{text: lockAttempts, args: args, row: func([]any) error { lockedAttempts++; return nil }},
+			query{text: lock, args: args, row: func([]any) error { x.locked = true; return nil }},
+			query{text: lockAttempts, args: args, row: func([]any) error { x.lockedCount++; return nil }},
 			query{text: read, args: args, row: x.readSlot})
 	}
 	if step.Once != nil {
@@ -100,33 +171,21 @@ func (s *Store) load(ctx context.Context, db session, step *attempt.Step, x *cha
 			return d.err
 		}})
 	}
-	queries = append(queries, query{text: s.sql.told, args: []any{step.Outcome}, row: func(row []any) error {
-		d := decoder{values: row}
-		x.server = d.time("now")
-		x.durable = d.text("sync") != "off"
-		return d.err
-	}})
-	var back *readBack
 	if x.item != nil && x.item.inDoubt {
-		back = new(readBack)
-		queries = append(queries, back.queries(s, x.item.maybe)...)
+		x.back = new(readBack)
+		queries = append(queries, x.back.queries(s, x.item.maybe)...)
 	}
-	if err := s.storable(step); err != nil {
-		return err
-	}
-	if err := db.run(ctx, queries...); err != nil {
-		return err
-	}
-	s.clock.answered(x.server, asked)
+	return queries, nil
+}
+
+// had says whether a step has what it needs: it fails with errHeld where another transaction holds the slot, one of its attempts, or the
+// step's note.
+func (x *change) had() error {
 	switch {
-	case !free, needsSlot && x.slot.number != 0 && (!locked || lockedAttempts != len(x.found)):
+	case !x.free, x.needsSlot && x.slot.number != 0 && (!x.locked || x.lockedCount != len(x.found)):
 		return errHeld
-	case step.ID != "" && x.slot.number == 0:
-		return notFound(step.ID)
-	}
-	if back != nil {
-		x.done = back.found()
-		x.item.inDoubt = false
+	case x.step.ID != "" && x.slot.number == 0:
+		return notFound(x.step.ID)
 	}
 	return nil
 }
@@ -161,9 +220,16 @@ func notFound(id string) error {
 }
 
 // decideLoaded runs a step on what was loaded and makes the statements that write what it decided.
-func (s *Store) decideLoaded(step *attempt.Step, x *change) error {
-	if x.done {
-		return nil
+func (s *Store) decideLoaded(x *change, told moment) error {
+	step := x.step
+	if err := x.had(); err != nil {
+		return err
+	}
+	if x.back != nil {
+		x.item.inDoubt = false
+		if x.back.found() {
+			return nil
+		}
 	}
 	if step.Once != nil && x.seen && (x.noteOf != "" || step.ID == "") {
 		return &stepError{err: fmt.Errorf("%s %s: %w", step.Once.Scope, step.Once.ID, attempt.ErrSeen)}
@@ -171,7 +237,7 @@ func (s *Store) decideLoaded(step *attempt.Step, x *change) error {
 	if step.ID == "" {
 		x.slot.name = step.Slot
 	}
-	v := s.clock.view(x.slot, x.found, x.server, x.known)
+	v := s.clock.view(x.slot, x.found, told.server, x.known)
 	x.effects.slot = x.slot.name
 	if step.Do != nil {
 		writes, err := decide(step, x.slot.name, v)
@@ -188,7 +254,7 @@ func (s *Store) decideLoaded(step *attempt.Step, x *change) error {
 			return &stepError{err: err}
 		}
 	}
-	if len(x.writes) > 0 && !x.durable && x.item != nil {
+	if len(x.writes) > 0 && !told.durable && x.item != nil {
 		return errAsynchronous
 	}
 	return nil

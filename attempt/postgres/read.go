@@ -61,13 +61,10 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 		return attempt.View{}, err
 	}
 	var x change
+	var told moment
 	known, asked := s.clock.known(), time.Now()
 	err := s.general.with(ctx, func(c *conn) error {
-		queries := []query{{text: s.sql.told, args: []any{false}, row: func(row []any) error {
-			d := decoder{values: row}
-			x.server = d.time("now")
-			return d.err
-		}}}
+		queries := []query{s.tells(false, &told)}
 		if storable(slot.Order) && storable(slot.Account) && storable(slot.Purpose) {
 			x.found, x.slot = nil, slotRow{}
 			queries = append(queries, query{text: s.sql.slot, args: []any{slot.Order, slot.Account, slot.Purpose}, row: x.readSlot})
@@ -77,8 +74,8 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 	if err != nil {
 		return attempt.View{}, s.unavailable(err)
 	}
-	s.clock.answered(x.server, asked)
-	return s.clock.view(x.slot, x.found, x.server, known), nil
+	s.clock.answered(told.server, asked)
+	return s.clock.view(x.slot, x.found, told.server, known), nil
 }
 
 // Events implements [attempt.Store].

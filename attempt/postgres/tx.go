@@ -75,8 +75,16 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 	defer stop()
 	until := time.Now().Add(waitLimit)
 	for tries := 0; ; tries++ {
-		var x change
-		err := t.s.load(running, t.db, step, &x)
+		x := change{step: step}
+		queries, err := t.s.loads(&x)
+		if err != nil {
+			return err
+		}
+		var told moment
+		if err := t.db.run(running, append(queries, t.s.tells(false, &told))...); err != nil {
+			return failedTx(err)
+		}
+		err = t.s.decideLoaded(&x, told)
 		if errors.Is(err, errHeld) {
 			if !time.Now().Before(until) {
 				return fmt.Errorf("%w; nothing was stored, and the transaction is as it was: %w", errLate, err)
@@ -86,10 +94,7 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 			}
 			continue
 		}
-		if err != nil {
-			return failedTx(err)
-		}
-		if err := t.s.decideLoaded(step, &x); err != nil || len(x.writes) == 0 {
+		if err != nil || len(x.writes) == 0 {
 			return err
 		}
 		if len(x.writes) == 1 {
