@@ -41,6 +41,12 @@ func migrations() ([]migration, error) {
 	return all, nil
 }
 
+const createMigrations = `CREATE TABLE IF NOT EXISTS chargeonce_migrations (
+	number     INTEGER PRIMARY KEY,
+	name       TEXT NOT NULL,
+	applied_at INTEGER NOT NULL -- Unix microseconds
+) STRICT`
+
 // migrate brings the schema up to what this release knows, all of it in one transaction. Processes that open the same
 // file at once do so one after another: each sees under the lock how far the one before it has come.
 func migrate(s session, now time.Time) error {
@@ -48,11 +54,7 @@ func migrate(s session, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := s.exec1(`CREATE TABLE IF NOT EXISTS chargeonce_migrations (
-		number     INTEGER PRIMARY KEY,
-		name       TEXT NOT NULL,
-		applied_at INTEGER NOT NULL
-	) STRICT`); err != nil {
+	if err := s.exec1(createMigrations); err != nil {
 		return err
 	}
 	have, err := schemaNumber(s)
