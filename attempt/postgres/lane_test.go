@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/jackc/pgx/v5"
 )
 
 // held holds a lane's first batch until release is called, and notes how many items each batch has.
@@ -146,5 +148,82 @@ func TestStepEndsGoroutine(t *testing.T) {
 		}()
 		<-gone
 		start(t, s, fmt.Sprint("after ", fresh))
+	}
+}
+
+// Steps that have to be loaded travel together as well; one that the database refuses, and one whose slot somebody else holds, take
+// nobody along; and where the connection is lost, each is looked for.
+func TestQueueOfLoaded(t *testing.T) {
+	p, url := testProxy(t)
+	schema := testSchema(t)
+	direct := openTest(t, schema, Options{MaxConns: leastConns})
+	defer direct.Close()
+	for cut := range int64(5) {
+		s, err := Open(t.Context(), url, Options{Schema: schema, MaxConns: leastConns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 20
+		known := make([]attempt.Attempt, n)
+		for i := range known {
+			known[i] = start(t, s, fmt.Sprint(cut, " ", i))
+		}
+		if err := s.Apply(t.Context(), &attempt.Step{ID: known[0].ID, Outcome: true}); err != nil { // the connection is there
+			t.Fatal(err)
+		}
+		begun, release, sizes := held(s.outcomes)
+		errs := make([]error, n)
+		var wg sync.WaitGroup
+		apply := func(i int, step *attempt.Step) { wg.Go(func() { errs[i] = s.Apply(t.Context(), step) }) }
+		apply(0, approves(known[0]).Step(nil))
+		<-begun
+		refused := fmt.Sprint("refused ", cut)
+		for i := 1; i < n; i++ {
+			step := approves(known[i]).Step(nil)
+			if i == 3 {
+				step = &attempt.Step{Slot: slotOf(refused), Outcome: true, Do: func(v attempt.View) ([]attempt.Write, error) {
+					w, err := starts(refused).Do(v)
+					w[0].Attempt.ID, w[0].Event.AttemptID = known[3].ID, known[3].ID
+					return w, err
+				}}
+			}
+			apply(i, step)
+		}
+		queued(s.outcomes, n-1)
+		err = inTx(direct, pgx.TxOptions{}, func(ctx context.Context, tx attempt.Tx) error {
+			if err := tx.ApplyTx(ctx, &attempt.Step{ID: known[5].ID}); err != nil {
+				t.Error(err)
+			}
+			if cut > 0 {
+				p.answers.Store(cut + 1)
+			}
+			release()
+			for len(sizes()) < 2 { // the held one is met at least once
+				runtime.Gosched()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if got := sizes(); got[0] != 1 || got[1] != n-1 {
+			t.Errorf("batches of %v, want one step alone and then the %d that waited", got, n-1)
+		}
+		for i := range n {
+			if i == 3 {
+				if code(errs[i]) != "23505" {
+					t.Errorf("the same id twice: %v", errs[i])
+				}
+				continue
+			}
+			if errs[i] != nil {
+				t.Errorf("step %d: %v", i, errs[i])
+			}
+			wantOne(t, direct, known[i].Slot.Order, attempt.StatusApproved, 2)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
