@@ -69,6 +69,8 @@ func (w *world) pay(in attempt.Intent, prefer int, patience time.Duration) *call
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
+			// Not in the very moment of the deadline, in which nobody can say which of the two it was.
+			defer time.AfterFunc(patience-1, cancel).Stop()
 		}
 		return i.client.Pay(ctx, in)
 	})

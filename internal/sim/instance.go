@@ -96,14 +96,21 @@ func (w *world) newInstance(number, life int) *instance {
 // reconcile looks after open attempts until the instance ends.
 func (i *instance) reconcile() {
 	i.running.Go(func() {
+		i.stagger("reconciler")
 		_ = i.recon.Run(i.ctx) // it ends with the instance's context, and says so
 	})
+}
+
+// stagger keeps what instances do again and again from being done in step.
+func (i *instance) stagger(what string) {
+	wait(i.ctx, i.w.dice.between(0, 10*time.Second, "stagger "+what, i.name, 0))
 }
 
 // relay tells the host of every change, which the host sometimes refuses to hear.
 func (i *instance) relay(every time.Duration) {
 	w := i.w
 	i.running.Go(func() {
+		i.stagger("relay")
 		_ = attempt.Relay(i.ctx, &link{Store: w.store, of: i}, hostRelay, func(_ context.Context, e attempt.Event) error {
 			if i.dead() {
 				return errDead
