@@ -151,7 +151,8 @@ type Told struct {
 	Moved   Moved
 	Reason  Reason
 	// NotPaid: there is no outcome to tell, because nothing was executed and nothing will be before the attempt is sent
-	// (prepared), or ever (abandoned). Moved is MovedNo.
+	// (prepared), or ever (abandoned), or because its money is not the order's. Moved is MovedNo, unless a person has decided
+	// to leave money where it is (reason resolved): then it is MovedYes.
 	NotPaid bool
 }
 
@@ -169,6 +170,9 @@ func (a Attempt) Tell(now time.Time) Told {
 		}
 		if a.keeps() {
 			return Told{Outcome: Approved, Moved: MovedYes, Reason: ReasonKept}
+		}
+		if a.leaves() {
+			return Told{Moved: MovedYes, Reason: ReasonResolved, NotPaid: true}
 		}
 		if a.gaveBack() {
 			a.Reason = ReasonRefunded
@@ -223,6 +227,8 @@ func (a Attempt) tellGone() (t Told, gone bool) {
 		return Told{}, false
 	}
 	switch c, _ := a.Charge(a.ChargeID); {
+	case !a.owes() && c.Status == ChargeSucceeded:
+		return Told{Moved: MovedYes, Reason: ReasonResolved, NotPaid: true}, true
 	case !a.owes():
 		return Told{Moved: MovedNo, Reason: ReasonResolved, NotPaid: true}, true
 	case c.Status == ChargeReversed:
@@ -249,6 +255,13 @@ func (a *Attempt) keeps() bool {
 // keptAndRefunded tells whether money that was the order's payment by a decision was given back in full since.
 func (a *Attempt) keptAndRefunded() bool {
 	return slices.ContainsFunc(a.Charges, func(c Charge) bool { return a.decidedHow(c, HowKept) && c.refundedInFull() })
+}
+
+// leaves tells whether it was decided to do nothing about money that is there.
+func (a *Attempt) leaves() bool {
+	return len(a.Duties) > 0 && slices.ContainsFunc(a.Charges, func(c Charge) bool {
+		return c.Status == ChargeSucceeded && !c.refundedInFull() && a.decidedHow(c, HowDismissed)
+	})
 }
 
 // gaveBack tells whether money of the attempt was given back in full.

@@ -55,6 +55,7 @@ func (c *Cancel) Do(v View) ([]Write, error) {
 	}
 	writes := []Write{{Closing: &Closing{At: v.Now, Who: c.Who, Why: c.Why}}}
 	c.View.ClosedAt = v.Now
+	why := &Evidence{Kind: EvidenceDecision, At: v.Now, Resolution: &Resolution{Kind: ResolvedCancelled, Why: c.Why}}
 	c.View.Attempts = slices.Clone(v.Attempts)
 	for i := range c.View.Attempts {
 		before, after := v.Attempts[i], &c.View.Attempts[i]
@@ -69,7 +70,7 @@ func (c *Cancel) Do(v View) ([]Write, error) {
 		if c.Schedule != nil {
 			c.Schedule.plan(after, v.Now, false)
 		}
-		writes = append(writes, change(before.Version, before.Status, after, WhatCancelled, c.Who, v.Now, nil, opened))
+		writes = append(writes, change(before.Version, before.Status, after, WhatCancelled, c.Who, v.Now, why, opened))
 	}
 	return writes, nil
 }

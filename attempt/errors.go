@@ -58,6 +58,12 @@ func (e *CancelledError) Error() string {
 	text := fmt.Sprintf("order %s: %v at %s", e.Slot, ErrCancelled, e.At.Format(time.RFC3339))
 	if e.Attempt.ID != "" {
 		text += fmt.Sprintf(": attempt %s is %s", e.Attempt.ID, e.Attempt.Status)
+		switch e.Attempt.Tell(e.At).Reason {
+		case ReasonRefunded:
+			text += ", its money was given back"
+		case ReasonRefundOwed:
+			text += ", its money is owed back"
+		}
 	}
 	return text + "; nothing was sent"
 }
@@ -77,6 +83,8 @@ func (e *RefundedError) Error() string {
 // Is matches [ErrRefunded].
 func (e *RefundedError) Is(target error) bool { return target == ErrRefunded }
 
+var errRefundDiffers = errors.New("another refund has this id")
+
 // ConflictError says that an attempt for another amount, source or provider may have been sent and is not settled: "a
 // previous payment is being verified". This call sent nothing.
 type ConflictError struct {
@@ -85,6 +93,10 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
+	if e.Attempt.IsRefund() {
+		return fmt.Sprintf("refund %q of attempt %s: %v: it was asked for with another %s, attempt %s is %s; nothing was sent",
+			e.Attempt.Refund.ID, e.Attempt.Refund.AttemptID, errRefundDiffers, e.Differs, e.Attempt.ID, e.Attempt.Status)
+	}
 	return fmt.Sprintf("order %s: %v: attempt %s is %s and has another %s; nothing was sent",
 		e.Attempt.Slot, ErrConflict, e.Attempt.ID, e.Attempt.Status, e.Differs)
 }
@@ -102,13 +114,18 @@ type NotPaidError struct {
 
 func (e *NotPaidError) Error() string {
 	text := fmt.Sprintf("order %s: %v", e.Attempt.Slot, ErrNotPaid)
+	end := "; no money moved under attempt " + e.Attempt.ID
+	if e.Attempt.IsRefund() {
+		text = fmt.Sprintf("refund %q of attempt %s: not made", e.Attempt.Refund.ID, e.Attempt.Refund.AttemptID)
+		end = "; no money went back under attempt " + e.Attempt.ID
+	}
 	if e.Reason != "" {
 		text += " (" + string(e.Reason) + ")"
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
-	return text + "; no money moved under attempt " + e.Attempt.ID
+	return text + end
 }
 
 // Is matches [ErrNotPaid].

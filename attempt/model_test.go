@@ -108,6 +108,7 @@ func (m *model) learnCharge(c attempt.Charge, kept, answered bool, e attempt.Evi
 	k.answered = k.answered || answered
 	lookup := e.Kind == attempt.EvidenceLookup
 	askedSince := lookup && e.AskedAt.After(latest(k.firstSeen, k.changed))
+	proven := k.succeeded && !k.reversed && k.amount == m.asked
 	switch {
 	case k.reversed:
 		if c.Status != attempt.ChargeSucceeded || !askedSince {
@@ -119,7 +120,7 @@ func (m *model) learnCharge(c attempt.Charge, kept, answered bool, e attempt.Evi
 	case c.Status == attempt.ChargeFailed && k.succeeded && (k.failed || lookup) && !askedSince:
 		return // a failure known before the success, or an answer older than it
 	}
-	if c.Amount.Valid() {
+	if c.Amount.Valid() && !proven { // what was proven stays
 		k.amount = c.Amount
 	}
 	switch c.Status {

@@ -180,10 +180,12 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
 			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
 		}
-		if proven := known.Status == ChargeSucceeded && c.ID == a.ChargeID && known.Amount == a.Amount; proven && c.Amount != known.Amount {
-			// One of the two is wrong. What was proven stays, and with it how much can be given back; a person looks.
+		if c.Amount != known.Amount && c.Amount.Valid() && known.Amount.Valid() && known.Status == ChargeSucceeded {
+			// One of the two is wrong: a person looks. What was proven stays, and with it how much can be given back.
 			a.owe(DutyReview, c, WhyDifferent, e.At)
-			c.Amount = known.Amount
+			if known.Amount == a.Amount {
+				c.Amount = known.Amount
+			}
 		}
 		c.SeenAt, c.Refunded = known.SeenAt, known.Refunded
 		a.Charges = slices.Clone(a.Charges)

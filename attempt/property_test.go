@@ -196,6 +196,9 @@ func TestProperty_AnyHistory(t *testing.T) {
 				if d.How == "" {
 					d.How = now.How
 				}
+				if now.How == "" { // open again
+					now.How = d.How
+				}
 				if now != d {
 					t.Fatalf("a duty was rewritten: %+v, %+v", a.Duties[i], after.Duties[i])
 				}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,18 +105,20 @@ func (o *office) openFrom(
 		o.failed = append(o.failed, err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- attempt.Relay(ctx, store, name, f, options) }()
+	var running atomic.Int64 // this relay's own calls
+	counted := func(ctx context.Context, e attempt.Event) error {
+		running.Add(1)
+		defer running.Add(-1)
+		return f(ctx, e)
+	}
+	go func() { ended <- attempt.Relay(ctx, store, name, counted, options) }()
 	synctest.Wait()
 	return func() error {
 		o.t.Helper()
 		cancel()
 		err := <-ended
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		for id, n := range o.running {
-			if n > 0 {
-				o.t.Errorf("the relay has ended, and a call for attempt %s runs", short(id))
-			}
+		if n := running.Load(); n > 0 {
+			o.t.Errorf("the relay has ended, and %d calls run", n)
 		}
 		return err
 	}

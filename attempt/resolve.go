@@ -27,6 +27,8 @@ const (
 	ResolvedKeep ResolutionKind = "keep"
 	// ResolvedDismiss: there is nothing to do about ChargeID.
 	ResolvedDismiss ResolutionKind = "dismiss"
+	// ResolvedCancelled stands in the history of a cancelled order's attempts, with the reason. It is decided by Cancel alone.
+	ResolvedCancelled ResolutionKind = "cancelled"
 )
 
 // Resolution is a decision about an attempt: evidence like any other, an event in its history and never an edit.

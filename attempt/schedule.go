@@ -77,11 +77,7 @@ func (s *Schedule) plan(a *Attempt, now time.Time, due bool) {
 // nextQuestion returns when to ask next: by the waits, and never later than the moment at which the rule for abandoning
 // could first hold.
 func (s *Schedule) nextQuestion(a *Attempt, now time.Time) time.Time {
-	waits := s.Waits
-	if len(waits) == 0 {
-		waits = defaultWaits
-	}
-	wait := waits[min(max(a.Asks-1, 0), len(waits)-1)]
+	wait := s.waitAt(now.Sub(later(a.LastPossibleSend(), a.CreatedAt)))
 	next := now.Add(max(wait, least) + spread(a.ID, a.Asks, wait))
 	at := s.couldAbandonAt(a)
 	switch {
@@ -94,6 +90,22 @@ func (s *Schedule) nextQuestion(a *Attempt, now time.Time) time.Time {
 		next = earlier(next, at)
 	}
 	return next
+}
+
+// waitAt returns the wait after a question, by how long ago a request may have left last: whoever else has asked meanwhile, a
+// customer who looks again and again for instance, makes no question come later.
+func (s *Schedule) waitAt(age time.Duration) time.Duration {
+	waits := s.Waits
+	if len(waits) == 0 {
+		waits = defaultWaits
+	}
+	passed := s.First
+	for _, wait := range waits {
+		if passed += wait; age < passed {
+			return wait
+		}
+	}
+	return waits[len(waits)-1]
 }
 
 // couldAbandonAt returns when the next question should be asked for the rule for abandoning to hold as early as it can; zero:

@@ -88,7 +88,7 @@ func TestSchedule_R2_AbandonedAtTheFirstPossibleMoment(t *testing.T) {
 
 func TestSchedule_DefaultWaits(t *testing.T) {
 	s, a := plannedAttempt(t)
-	schedule := &attempt.Schedule{}
+	schedule := &attempt.Schedule{First: firstCheck}
 	asked, after := s.asksWhenDue(a, schedule, attempt.LookupUnreadable, 30*24*time.Hour)
 	want := []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 24 * time.Hour}
 	if asked[0] != 2*time.Minute {
@@ -225,5 +225,26 @@ func TestSchedule_AskingDoesNotEndBeforeTheSecondAnswer(t *testing.T) {
 	a.NextCheckAt = s.now
 	if _, a = s.asksWhenDue(a, schedule, attempt.LookupNotAsked, time.Hour); a.AskingEndedAt.IsZero() {
 		t.Errorf("%s, next %s", a.Status, a.NextCheckAt)
+	}
+}
+
+// A customer who looks again and again, or a batch that waits for its end, makes no question come later.
+func TestSchedule_OthersWhoAskPutNothingOff(t *testing.T) {
+	s, a := plannedAttempt(t)
+	schedule := &attempt.Schedule{First: firstCheck, Rule: *usualRule}
+	pending := attempt.Charge{ID: "ch_1", Status: attempt.ChargePending, Amount: asked}
+	ask := func(due bool) {
+		a = s.record(a.ID, schedule, attempt.Evidence{
+			Kind: attempt.EvidenceLookup, Lookup: attempt.LookupFound, AskedAt: s.now, Rule: usualRule, Charges: []attempt.Charge{pending},
+		}, due)
+	}
+	for range 20 {
+		s.now = s.now.Add(time.Second)
+		ask(false)
+	}
+	s.now = a.NextCheckAt
+	ask(true)
+	if wait := a.NextCheckAt.Sub(s.now); wait > 70*time.Second {
+		t.Errorf("asked again after %s", wait)
 	}
 }

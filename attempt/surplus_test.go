@@ -207,3 +207,15 @@ func TestSurplus_ToldAsLongAsAnythingIsThere(t *testing.T) {
 		t.Errorf("attempt %d speaks for the slot: %+v", a.Ordinal, a)
 	}
 }
+
+// A person has decided to do nothing about money that is there. It is there.
+func TestSurplus_Dismissed(t *testing.T) {
+	for _, name := range []string{"late money", "cancelled with money"} {
+		s := open(t)
+		situations[name](s)
+		s.decideAs(attempt.ResolvedDismiss)
+		if told := s.nth(1).Tell(s.now); !told.NotPaid || told.Moved != attempt.MovedYes || told.Open() {
+			t.Errorf("%s: told %+v", name, told)
+		}
+	}
+}

@@ -501,7 +501,8 @@ func (c *Client) headerKey(key string) string {
 }
 
 // Status tells how a slot stands, from the store alone: about its payment; of refunds [Client.Refunds] tells. Of an order that
-// was cancelled before anything was started it tells what CancelOrder does. [attempt.ErrNotFound] where nothing was ever started,
+// was cancelled before anything was started it tells what CancelOrder does. Of one that is not paid, and of one whose money went
+// back, [Result.NotPaid] is true and there is no outcome. [attempt.ErrNotFound] where nothing was ever started,
 // [attempt.ErrUnavailable] where the store cannot be read.
 func (c *Client) Status(ctx context.Context, slot attempt.Slot) (Result, error) {
 	r, _, err := c.status(ctx, slot)

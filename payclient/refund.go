@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -158,7 +159,8 @@ func (c *Client) askBeforeRefund(ctx context.Context, r attempt.Refund) error {
 	i := slices.IndexFunc(l.Charges, func(held attempt.Charge) bool { return held.ID == r.ChargeID })
 	switch {
 	case i < 0:
-		return fmt.Errorf("refund %s of attempt %s: the charge is not confirmed: %w: %s %s; nothing was sent", r.ID, r.AttemptID, ErrNotAsked, l.Answer, l.Detail)
+		return fmt.Errorf("refund %s of attempt %s: the provider does not confirm the charge now (%s): %w; nothing was sent",
+			r.ID, r.AttemptID, strings.TrimSpace(l.Answer.String()+" "+l.Detail), ErrNotAsked)
 	case l.Charges[i].Status != attempt.ChargeSucceeded:
 		return &attempt.RefundError{Attempt: charge, ChargeID: r.ChargeID,
 			Err: fmt.Errorf("%w: the provider reports the charge as %s", attempt.ErrNotRefundable, l.Charges[i].Status)}

@@ -69,6 +69,10 @@ func (r Result) Open() bool {
 	return r.Outcome == UnknownOutcome || r.Outcome == ContractViolation && r.Moved != MovedNo
 }
 
+// NotPaid tells whether there is no outcome, because there is no payment: the attempt is only prepared, was given up, or its
+// money went back or is not the order's. Outcome is the zero value then. It is false for a Declined attempt.
+func (r Result) NotPaid() bool { return r.notPaid }
+
 // resultOf tells of an attempt as it stands at a time of the store's clock.
 func resultOf(a *attempt.Attempt, now time.Time) (r Result) {
 	told := a.Tell(now)

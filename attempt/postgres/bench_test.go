@@ -19,7 +19,8 @@ import (
 // What a payment costs the store: two durable steps with their events. The store is compared, in one run and turn by turn, with
 // hand-written SQL over a pool of as many connections, which has its JSON ready made and decides nothing:
 //
-//   - rows: the same rows in the same tables, each part pipelined into one round trip
+//   - plain: the same rows in the same tables, statement by statement between BEGIN and COMMIT
+//   - rows: the same, each part pipelined into one round trip
 //   - bare: one insert and one update of one table, without slot, event, guard or outbox
 
 // pay is one payment as the client makes it: start and claim in one step, then the outcome.
@@ -104,13 +105,31 @@ func newHandWritten(b *testing.B) *handWritten {
 	return h
 }
 
-// one sends statements together: they are one transaction, since nothing but the end synchronizes.
-func (h *handWritten) one(b *pgx.Batch) error {
+// together sends statements together: they are one transaction, since nothing but the end synchronizes.
+func (h *handWritten) together(b *pgx.Batch) error {
 	ctx := context.Background()
 	return h.pool.with(ctx, func(c *conn) error { return c.SendBatch(ctx, b).Close() })
 }
 
-func (h *handWritten) rows(order string) error {
+// byOne sends one after another.
+func (h *handWritten) byOne(b *pgx.Batch) error {
+	ctx := context.Background()
+	return h.pool.with(ctx, func(c *conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			for _, q := range b.QueuedQueries {
+				if _, err := tx.Exec(ctx, q.SQL, q.Arguments...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func (h *handWritten) rows(order string) error  { return h.write(order, h.together) }
+func (h *handWritten) plain(order string) error { return h.write(order, h.byOne) }
+
+func (h *handWritten) write(order string, send func(*pgx.Batch) error) error {
 	a, err := benchAttempt()
 	if err != nil {
 		return err
@@ -126,7 +145,7 @@ func (h *handWritten) rows(order string) error {
 		order, a.ID, a.Key, a.Reference, a.Amount.Minor(), a.Source.Sum, now, a.Body, a.BodyDigest, h.claims, now.Add(2*time.Minute))
 	in.Queue("INSERT INTO "+h.schema+`.chargeonce_events (attempt_id, version, what, from_status, to_status, at, who)
 		VALUES ($1, 1, 'started_claimed', 'prepared', 'sending', $2, 'host-1')`, a.ID, now)
-	if err := h.one(in); err != nil {
+	if err := send(in); err != nil {
 		return err
 	}
 	now = time.Now().UTC()
@@ -135,7 +154,7 @@ func (h *handWritten) rows(order string) error {
 		last_sent_at=$2, answer=$3, charges=$4, charge_id=$5, next_check_at=NULL WHERE id=$1 AND version=1`, a.ID, now, h.answer, h.charges, "ch_"+a.ID)
 	up.Queue("INSERT INTO "+h.schema+`.chargeonce_events (attempt_id, version, what, from_status, to_status, at, who, evidence)
 		VALUES ($1, 2, 'learnt', 'sending', 'approved', $2, 'host-1', $3)`, a.ID, now, h.evidence)
-	return h.one(up)
+	return send(up)
 }
 
 func (h *handWritten) bare(order string) error {
@@ -215,12 +234,46 @@ func drive(b *testing.B, callers, payments int, pay func(n int) error) time.Dura
 }
 
 func BenchmarkPayments(b *testing.B) {
-	for callers, payments := range map[int]int{1: 200, 8: 800, 64: 1920} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+	for _, n := range []struct{ callers, payments int }{{1, 150}, {8, 480}, {64, 1920}} {
+		b.Run(fmt.Sprintf("callers=%d", n.callers), func(b *testing.B) {
 			s, h := testStore(b, Options{}), newHandWritten(b)
-			race(b, callers, payments,
+			race(b, n.callers, n.payments,
 				rival{"store", func(order string) error { return pay(context.Background(), s, order) }},
-				rival{"rows", h.rows}, rival{"bare", h.bare})
+				rival{"plain", h.plain}, rival{"rows", h.rows}, rival{"bare", h.bare})
+		})
+	}
+}
+
+// Reconcilers take what is due, as many workers at once.
+func BenchmarkTakeDue(b *testing.B) {
+	for _, workers := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			s := testStore(b, Options{MaxConns: 20})
+			admin(b, strings.ReplaceAll(`INSERT INTO s.chargeonce_slots (order_id, account, purpose) SELECT n, '', 'charge' FROM generate_series(1, 20000) AS n;
+				INSERT INTO s.chargeonce_attempts (id, slot, ordinal, idempotency_key, reference, amount, currency, decimals, source_key, source_digest, description,
+					provider, provider_account, environment, body_digest, status, reason, version, created_at, updated_at, fence, next_check_at)
+				SELECT gen_random_uuid(), id, 1, 'k', 'r', 1250, 'EUR', 2, '', 'd', '', 'test', '', '', '', 'unknown', '', 2, now(), now(), 1, now() - n * interval '1 s'
+					FROM (SELECT id, row_number() OVER () AS n FROM s.chargeonce_slots) AS slots;
+				ANALYZE s.chargeonce_slots; ANALYZE s.chargeonce_attempts`, "s.", s.opts.Schema+"."))
+			var taken atomic.Int64
+			b.ResetTimer()
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for range workers {
+					wg.Go(func() {
+						for range 40 / workers {
+							v, err := s.TakeDue(context.Background(), 100, time.Hour)
+							if err != nil {
+								b.Error(err)
+							}
+							taken.Add(int64(len(v.Attempts)))
+						}
+					})
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(taken.Load())/b.Elapsed().Seconds(), "claims/s")
+			b.ReportMetric(0, "ns/op")
 		})
 	}
 }
