@@ -1,0 +1,5 @@
+package crashrig
+
+import "syscall"
+
+const sysUnlink = syscall.SYS_UNLINK

@@ -1,0 +1,319 @@
+//go:build amd64 || arm64
+
+package crashrig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// deep is how many deaths in a row a payment has to survive.
+const deep = 3
+
+// table counts kills by verb and point.
+type table struct {
+	mu       sync.Mutex
+	kills    map[string]map[string]int // by point and verb
+	total    int
+	trials   int
+	survived int // runs under the tracer that no kill met
+	anew     int // half-made databases that the program left and refused
+}
+
+func (c *table) add(verb, point string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kills[point] == nil {
+		c.kills[point] = make(map[string]int)
+	}
+	c.kills[point][verb]++
+	c.total++
+}
+
+func (c *table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d kills in %d trials, up to %d in a row; %d traced runs ended by themselves\n", c.total, c.trials, deep, c.survived)
+	fmt.Fprintf(&b, "%d times a database was left half made, and refused by the next run until it was removed\n", c.anew)
+	for _, point := range slices.Sorted(maps.Keys(c.kills)) {
+		n, by := 0, []string(nil)
+		for _, verb := range slices.Sorted(maps.Keys(c.kills[point])) {
+			n += c.kills[point][verb]
+			by = append(by, fmt.Sprintf("%s %d", verb, c.kills[point][verb]))
+		}
+		fmt.Fprintf(&b, "%5d  %-52s %s\n", n, point, strings.Join(by, ", "))
+	}
+	return b.String()
+}
+
+// C53, P10, R7: whatever is killed, wherever, three times in a row: it is run again and ends, each reference is charged at
+// most once and refunded at most once, nothing is lost, and what was told stays true.
+func TestKills(t *testing.T) {
+	count := &table{kills: make(map[string]map[string]int)}
+	began := time.Now()
+	for _, v := range verbs {
+		t.Run(v.name, func(t *testing.T) { killVerb(t, v, count) })
+	}
+	t.Logf("%s%s", count, time.Since(began).Round(time.Second))
+	if count.total < *wantKills*9/10 && !t.Failed() {
+		t.Errorf("%d kills, wanted %d", count.total, *wantKills)
+	}
+}
+
+func killVerb(t *testing.T, v verb, count *table) {
+	quota := max(*wantKills/len(verbs), deep)
+	// How many points a run has, if it meets none.
+	b, err := openBank(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, _, err := v.begin(t, b).traced(t.Context(), 0, false, v.run...)
+	b.stop()
+	needTrace(t, err)
+	if !slices.Contains(v.codes, whole.Code) {
+		t.Fatalf("a run that nobody kills ends with %d", whole.Code)
+	}
+	points := newPoints(whole.Events)
+	for _, name := range v.meets {
+		if points.first[name] == 0 {
+			t.Errorf("a run does not come by %q, only by %q", name, points.names)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+	defer cancel()
+	trials := make(chan [2]int)
+	var all sync.WaitGroup
+	for range *workers {
+		all.Go(func() {
+			b, err := openBank(ctx, t.TempDir())
+			if err != nil {
+				t.Error(err)
+				cancel()
+				return
+			}
+			defer b.stop()
+			for trial := range trials {
+				if err := v.trial(ctx, t, b, trial[0], trial[1], points, count); err != nil {
+					t.Errorf("%s, killed first at %d, round %d, seed %d: %v", v.name, trial[1], trial[0], *seed, err)
+				}
+			}
+		})
+	}
+	before := count.total
+	killed := func() int { count.mu.Lock(); defer count.mu.Unlock(); return count.total - before }
+	send := func(round, n int) {
+		select {
+		case trials <- [2]int{round, n}:
+		case <-ctx.Done():
+		}
+	}
+	if quota < points.count*deep { // a sample: at points of different names
+		few, names := max(1, quota/deep), len(points.names)
+		for i := 0; i < 3*few && killed() < quota && ctx.Err() == nil; i++ {
+			send(i/few, points.first[points.names[(i*names/few+i/few)%names]])
+		}
+	} else {
+		for round := 0; killed() < quota && ctx.Err() == nil && !t.Failed(); round++ {
+			// Past the last point a run survives; runs differ a little in how many points they have.
+			for n := 1; n <= points.count+2 && (round == 0 || killed() < quota); n++ {
+				send(round, n)
+			}
+		}
+	}
+	close(trials)
+	all.Wait()
+}
+
+// begin makes a world in which the verb is to be run.
+func (v verb) begin(t *testing.T, b *bank) *world {
+	t.Helper()
+	w, err := v.world(t.Context(), b, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (v verb) world(ctx context.Context, b *bank, dir string) (*world, error) {
+	w, err := newWorld(dir, b, v.rows)
+	if err == nil && v.faults != "" {
+		err = b.control("faults", v.faults)
+	}
+	for _, line := range v.setup {
+		if err == nil {
+			var talk string
+			if _, talk, _, err = w.run(ctx, line...); err != nil {
+				err = fmt.Errorf("%v: %w: %s", line, err, talk)
+			}
+		}
+	}
+	if err == nil && v.heal {
+		err = b.control("faults", `{"clear":true}`)
+	}
+	return w, err
+}
+
+// points are those of a run that nobody kills.
+type points struct {
+	count int
+	names []string // in the order in which they came first
+	first map[string]int
+}
+
+func newPoints(events []event) points {
+	p := points{count: len(events), first: make(map[string]int)}
+	for i, e := range events {
+		if p.first[e.point()] == 0 {
+			p.first[e.point()] = i + 1
+			p.names = append(p.names, e.point())
+		}
+	}
+	return p
+}
+
+// draw picks a point: half the time any, half the time one that is rare.
+func (p points) draw(number uint64) int {
+	if number%2 == 0 {
+		return 1 + int(number/2%uint64(p.count))
+	}
+	return p.first[p.names[number/2%uint64(len(p.names))]]
+}
+
+// trial runs a verb and kills it at the n-th point, then again at points drawn, then lets it end.
+func (v verb) trial(ctx context.Context, t *testing.T, b *bank, round, n int, points points, count *table) error {
+	dir, err := os.MkdirTemp(t.TempDir(), "trial")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	w, err := v.world(ctx, b, dir)
+	if err != nil {
+		return err
+	}
+	u := newAudit()
+	var story []string
+	for depth := range deep {
+		at := n
+		if depth > 0 { // from hash(seed, verb, round, n, depth)
+			h := fnv.New64a()
+			fmt.Fprint(h, *seed, v.name, round, n, depth)
+			at = points.draw(h.Sum64())
+		}
+		tr, stdout, err := w.traced(ctx, at, false, v.run...)
+		if err != nil {
+			return err
+		}
+		point := "survived"
+		if tr.Killed {
+			point = tr.Events[at-1].point()
+			count.add(v.name, point)
+		} else {
+			count.mu.Lock()
+			count.survived++
+			count.mu.Unlock()
+		}
+		story = append(story, point)
+		u.hear(stdout)
+		if _, _, err := u.look(ctx, w); err != nil {
+			return fmt.Errorf("%w; killed at: %s", err, strings.Join(story, " | "))
+		}
+	}
+	count.mu.Lock()
+	count.trials++
+	count.mu.Unlock()
+	defer func() { count.mu.Lock(); count.anew += u.anew; count.mu.Unlock() }()
+	err = w.until(ctx, u, v.codes, v.run)
+	if err == nil && v.finish != nil {
+		err = w.until(ctx, u, []int{0}, v.finish)
+	}
+	if err == nil {
+		err = u.end(ctx, w, v.endings)
+	}
+	if err == nil && len(u.wrong) > 0 {
+		err = errors.New(strings.Join(u.wrong, "; "))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; killed at: %s", err, strings.Join(story, " | "))
+	}
+	return nil
+}
+
+// until runs the program until it ends with one of the codes.
+func (w *world) until(ctx context.Context, u *audit, codes []int, args []string) error {
+	for tries := 1; ; tries++ {
+		stdout, talk, code, err := w.run(ctx, args...)
+		if err != nil {
+			return err
+		}
+		u.hear(stdout)
+		if slices.Contains(codes, code) {
+			return nil
+		}
+		if code == 1 && strings.Contains(talk, "the file exists and holds no payments") {
+			if err := w.startAnew(ctx); err != nil {
+				return err
+			}
+			u.anew++
+			continue
+		}
+		if tries == 60 || code != 5 {
+			return fmt.Errorf("%v ends with %d: %s", args, code, talk)
+		}
+		time.Sleep(100 * time.Millisecond) // of another process's time: a claim has to end, an answer to be asked for again
+	}
+}
+
+// startAnew removes a database that was killed while it was made. The program cannot tell it from one whose log was left behind,
+// in which all its payments may be, and refuses it; a person has to say that nothing was in it. That must be so.
+func (w *world) startAnew(ctx context.Context) error {
+	list, err := w.attempts(ctx)
+	if err != nil {
+		return err
+	}
+	ledger, err := w.bank.ledger()
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 || ledger.RequestCount > 0 {
+		return fmt.Errorf("a database is refused as empty that holds %d attempts, after %d requests", len(list), ledger.RequestCount)
+	}
+	for suffix := range storeFiles {
+		if err := os.Remove(w.store() + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// The rig finds a double charge where there is one: at a provider that forgets its keys, a payment that is killed behind its
+// request and sent again is charged twice.
+func TestRigFindsADoubleCharge(t *testing.T) {
+	v := verbs[0]
+	v.rows, v.faults, v.codes = "1,5.00,EUR,tok_visa\n", `{"rules":[{"match":{"method":"POST"},"always":"forget"}]}`, []int{0}
+	b, err := openBank(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.stop()
+	whole, _, err := v.begin(t, b).traced(t.Context(), 0, false, v.run...)
+	needTrace(t, err)
+	p := newPoints(whole.Events)
+	at := p.first["charge: answer arrives"]
+	if at == 0 {
+		t.Fatalf("no charge is answered: %v", p.names)
+	}
+	count := &table{kills: make(map[string]map[string]int)}
+	err = v.trial(t.Context(), t, b, 0, at, p, count)
+	if err == nil || !strings.Contains(err.Error(), "2 times in the ledger") && !strings.Contains(err.Error(), "is charged twice") {
+		t.Errorf("the rig says %v", err)
+	}
+}
