@@ -177,7 +177,7 @@ func (a *Attempt) learn(c Charge, e Evidence, kept bool) {
 		if c.ChangedAt = known.ChangedAt; c.Status != known.Status {
 			c.ChangedAt = e.At
 		}
-		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded) {
+		if !c.Amount.Valid() && (c.Status != ChargeSucceeded || known.Status == ChargeSucceeded || known.Status == ChargeReversed) {
 			c.Amount = known.Amount // what was asked for or held before says nothing of what succeeded
 		}
 		if c.Amount != known.Amount && c.Amount.Valid() && known.Amount.Valid() && known.Status == ChargeSucceeded {
