@@ -114,7 +114,7 @@ func (m *model) learnCharge(c attempt.Charge, kept, answered bool, e attempt.Evi
 		if c.Status != attempt.ChargeSucceeded || !askedSince {
 			return // only a question asked since then takes a reversal back
 		}
-		k.reversed, k.changed = false, e.At
+		k.reversed, k.succeeded, k.changed = false, true, e.At // what was taken back had succeeded
 	case c.Status == attempt.ChargePending && !k.pendingOnly:
 		return // news from before what is known
 	case c.Status == attempt.ChargeFailed && k.succeeded && (k.failed || lookup) && !askedSince:
