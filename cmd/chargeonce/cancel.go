@@ -106,6 +106,8 @@ func cancelText(res payclient.Result, here batch.Place) string {
 		return "cancelled; it was never paid for"
 	case res.Moved == payclient.MovedNo:
 		return strings.Join(nonEmpty([]string{"cancelled; no money of it is there", reasonText(res.Reason)}), ": ")
+	case res.NotPaid():
+		return "cancelled; money of it is there, and was left there by a decision: chargeonce attempts show tells whose"
 	case res.Moved == payclient.MovedYes:
 		for _, d := range res.Attempt.Duties {
 			if d.MetAt.IsZero() {

@@ -207,7 +207,7 @@ func (r *refunding) paidBy(v attempt.View) (attempt.Attempt, error) {
 		return attempt.Attempt{}, fmt.Errorf("order %s: no attempt holds money of a charge %s", r.slot, cleanField(r.refund.ChargeID))
 	}
 	a, _ := v.Standing()
-	return attempt.Attempt{}, fmt.Errorf("order %s: nothing of it is paid, attempt %s is %s", r.slot, a.ID, a.Status)
+	return attempt.Attempt{}, fmt.Errorf("order %s: no charge of it is known that could be given back, attempt %s is %s", r.slot, a.ID, a.Status)
 }
 
 // refuse ends the program with a whole answer that holds no refund.
@@ -245,7 +245,7 @@ func (r *refunding) end(res payclient.Result, err error) error {
 			name, orElse(reasonText(res.Reason), "unknown")))
 	case res.Outcome == payclient.Declined:
 		return exitWith(exitDeclined, fmt.Errorf("%s: declined by the provider (%s), nothing was given back%s. To try once more: --again %s",
-			name, orElse(res.DeclineCode, res.Code), existingText(res), res.AttemptID))
+			name, orElse(orElse(res.DeclineCode, res.Code), "without a code"), existingText(res), res.AttemptID))
 	}
 	return exitWith(exitRefused, fmt.Errorf("%s: not given back (%s)", name, reasonText(res.Reason)))
 }

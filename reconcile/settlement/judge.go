@@ -416,13 +416,32 @@ func (m *matcher) recorded(p *pending) error {
 		case b.Status == attempt.StatusApproved && b.ChargeID != p.line.ID:
 			p.item.Result, p.item.Reason = Duplicate, secondCharge(&b)
 		case b.Status != attempt.StatusApproved:
-			p.item.Result, p.item.Reason = TheirsOnly, stands(&b)
+			p.item.Reason = stands(&b)
+			if how := doneWith(a, p.line.ID); how != "" {
+				p.item.Reason += ", and the money of its charge " + how
+			} else {
+				p.item.Result = TheirsOnly
+			}
 		}
 	}
 	if len(duties) > 0 {
 		p.item.Reason = strings.TrimPrefix(p.item.Reason+"; duty opened: "+strings.Join(duties, ", "), "; ")
 	}
 	return nil
+}
+
+// doneWith says what became of money that came after its attempt had ended without it; empty: nothing so far.
+func doneWith(a attempt.Attempt, chargeID string) string {
+	c, ok := a.Charge(chargeID)
+	switch {
+	case !ok:
+		return ""
+	case c.Amount.Valid() && c.Refunded >= c.Amount.Minor():
+		return "was given back"
+	case a.Tell(a.UpdatedAt).Reason == attempt.ReasonKept:
+		return "is kept as the order's payment"
+	}
+	return ""
 }
 
 // finish counts a result and tells it.

@@ -77,10 +77,12 @@ const (
 	AmountDiffers Result = "amount_differs" // it is an attempt's, with another amount or currency
 	OursOnly      Result = "ours_only"      // an approved attempt that no report has
 	Waiting       Result = "waiting"        // the same, but the next report may have it
-	TheirsOnly    Result = "theirs_only"    // no attempt has charge or reference, or it is not approved by the line
-	Duplicate     Result = "duplicate"      // a second line, or a second charge, of what has one
-	Chargeback    Result = "chargeback"     // the payer's bank has taken a charge of ours back, or returned it
-	LineRefused   Result = "line_error"     // the line could not be read
+	// TheirsOnly: no attempt has charge or reference, or the one that has them is not paid by it. Money that came after its
+	// attempt's end is matched once it was given back, or kept by a decision.
+	TheirsOnly  Result = "theirs_only"
+	Duplicate   Result = "duplicate"  // a second line, or a second charge, of what has one
+	Chargeback  Result = "chargeback" // the payer's bank has taken a charge of ours back, or returned it
+	LineRefused Result = "line_error" // the line could not be read
 )
 
 // Item is one result.

@@ -24,9 +24,9 @@ type Summary struct {
 // Totals are sums in minor units, in our signs, see [Line].
 type Totals struct {
 	Lines int   `json:"lines"`
-	Gross int64 `json:"gross"`
-	Fee   int64 `json:"fee"`
-	Net   int64 `json:"net"`
+	Gross int64 `json:"gross_minor"`
+	Fee   int64 `json:"fee_minor"`
+	Net   int64 `json:"net_minor"`
 }
 
 // tally adds lines up.
