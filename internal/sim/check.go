@@ -64,7 +64,7 @@ func (r *records) byReference() map[string][]*fakeprovider.Charge {
 }
 
 // late tells whether a charge was made when its attempt had ended already, so that nobody could have known of it; or shortly
-// before, long after the last request, and no search could show it yet.
+// before, of a request that the provider had kept for longer than anybody waits, and no search could show it yet.
 func (r *records) late(reference string, made, end time.Time) bool {
 	if end.IsZero() {
 		return false
@@ -72,7 +72,9 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if made.After(end) {
 		return true
 	}
-	return made.Add(r.profile.searchLag).After(end) && made.Sub(r.lastRequest(reference, end)) >= abandonAfter
+	return made.Add(r.profile.searchLag).After(end) && slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
+		return q.Reference == reference && q.Method == "POST" && contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
+	})
 }
 
 // lastRequest is when the last request of an attempt left before a time.
@@ -667,6 +669,11 @@ func refundSums(r *records) (broken []string) {
 	return broken
 }
 
+// keeps tells whether it was decided that a charge stays.
+func keeps(a *attempt.Attempt, chargeID string) bool {
+	return slices.ContainsFunc(a.Duties, func(d attempt.Duty) bool { return d.ChargeID == chargeID && d.How == attempt.HowKept })
+}
+
 // reviewed tells whether a person is to look at an attempt, or was.
 func reviewed(a *attempt.Attempt) bool {
 	return slices.ContainsFunc(a.Duties, func(d attempt.Duty) bool { return d.Kind == attempt.DutyReview })
@@ -694,9 +701,19 @@ func duties(r *records) (broken []string) {
 	}
 	for slot, charges := range slots {
 		_, closed := r.closing[slot]
+		paid := slices.ContainsFunc(charges, func(c *fakeprovider.Charge) bool {
+			a := attempts[c.Reference]
+			return a.Status == attempt.StatusApproved && a.ChargeID == c.ID
+		})
+		kept := 0
 		for _, c := range charges {
 			a := attempts[c.Reference]
 			end, status := endOf(history[a.ID])
+			if !closed && !paid && keeps(a, c.ID) {
+				if kept++; kept == 1 {
+					continue // by policy it stands as the order's payment
+				}
+			}
 			wanted := status == attempt.StatusApproved && a.ChargeID == c.ID && !closed
 			left := c.Amount - r.refunded(c.ID)
 			switch {

@@ -45,7 +45,7 @@ var sometimes = []string{
 	"order cancelled after it was paid",
 	"charge cancelled at the provider",
 	"duty: late_money", "duty: unwanted", "duty: different", "duty: second_charge",
-	"duty paid by a refund",
+	"duty paid by a refund", "late money kept",
 	"two refunds of one charge under way",
 	"refund refused above the sum",
 	"refund whose answer was lost",
@@ -181,8 +181,11 @@ func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*
 		count("process died after the claim and before the outcome")
 	}
 	for _, d := range a.Duties {
-		if d.How == attempt.HowRefunded {
+		switch {
+		case d.How == attempt.HowRefunded:
 			count("duty paid by a refund")
+		case d.How == attempt.HowKept:
+			count("late money kept")
 		}
 	}
 	for _, c := range charges {

@@ -79,6 +79,7 @@ func (w *world) newInstance(number, life int) *instance {
 	}
 	i.recon, err = reconcile.New(reconcile.Config{
 		Store: cfg.Store, Askers: []reconcile.Asker{i.client}, Concurrency: p.concurrency, ListFrom: p.listFrom, Who: i.name + " reconciler",
+		Policy: reconcile.Policy{LateMoney: p.lateMoney},
 		Also: []func(context.Context) error{func(ctx context.Context) error {
 			n, err := i.webhook.Adopt(ctx)
 			for range n {

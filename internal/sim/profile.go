@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/reconcile"
 )
 
 // providerKind is what the provider offers, and what its adapter declares of it.
@@ -62,7 +63,8 @@ type profile struct {
 	sources                []string
 	retries, permits       int
 	listFrom               int
-	strangers              int     // charges of another system in the same provider account
+	strangers              int // charges of another system in the same provider account
+	lateMoney              reconcile.LateMoney
 	hostFails              float64 // of events that are relayed to the host
 	twice                  bool    // the provider sometimes makes two charges of one request
 	concurrency            int     // of a reconciler's questions
@@ -140,6 +142,9 @@ func profileOf(d *dice) profile {
 		p.faults = append(fakeprovider.DrawnFaults(), fakeprovider.Slow(5*time.Second), fakeprovider.NeverArrives)
 		p.askFaultRate, p.dialFaultRate = 0.1, 0.02
 		return p
+	}
+	if yes(0.3, "policy") {
+		p.lateMoney = pick(d, []reconcile.LateMoney{reconcile.LateReview, reconcile.LateKeep}, "profile", "late money", 0)
 	}
 	if yes(0.3, "host fails") {
 		p.hostFails = 0.2
@@ -244,8 +249,8 @@ func (p *profile) String() string {
 	if p.mixed {
 		b.WriteString("mixed, ")
 	}
-	fmt.Fprintf(&b, "provider %s (refunds %t, voids %t, lists %t, webhooks %t, retention %s, lag %s of %s), %d instances, %d orders in %s, faults %.2f of %d, ask %.2f, dial %.2f, store %.2f/%.2f, crashes %.3f, freezes %.2f %v, jumps %v, outages %v, store outages %v",
+	fmt.Fprintf(&b, "provider %s (refunds %t, voids %t, lists %t, webhooks %t, retention %s, lag %s of %s), %d instances, %d orders in %s, faults %.2f of %d, ask %.2f, dial %.2f, store %.2f/%.2f, crashes %.3f, freezes %.2f %v, jumps %v, outages %v, store outages %v, late money %q",
 		p.kind, p.refunds, p.voids, p.lists, p.webhooks, p.retention, p.searchLag, p.lag, p.instances, p.orders, p.span, p.faultRate, len(p.faults), p.askFaultRate,
-		p.dialFaultRate, p.storeFails, p.storeLoses, p.crashes, p.freezes, p.freezeFor, p.jumps, p.outages, p.storeOutages)
+		p.dialFaultRate, p.storeFails, p.storeLoses, p.crashes, p.freezes, p.freezeFor, p.jumps, p.outages, p.storeOutages, p.lateMoney)
 	return b.String()
 }

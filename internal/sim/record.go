@@ -121,6 +121,3 @@ func (r *records) lateWire(reference string) bool {
 	}
 	return false
 }
-
-// order is the order that an attempt's slot belongs to.
-func orderOf(a *attempt.Attempt) string { return a.Slot.Order }
