@@ -80,7 +80,7 @@ type handWritten struct {
 	claims, charges, answer, evidence string
 }
 
-func newHandWritten(b *testing.B) *handWritten {
+func newHandWritten(b testing.TB) *handWritten {
 	s := testStore(b, Options{})
 	h := &handWritten{schema: s.opts.Schema}
 	cfg, err := parse(testURL(b), false)
@@ -236,10 +236,10 @@ func drive(b *testing.B, callers, payments int, pay func(n int) error) time.Dura
 func BenchmarkPayments(b *testing.B) {
 	for _, n := range []struct{ callers, payments int }{{1, 150}, {8, 480}, {64, 1920}} {
 		b.Run(fmt.Sprintf("callers=%d", n.callers), func(b *testing.B) {
-			s, h := testStore(b, Options{}), newHandWritten(b)
+			s, h, g := testStore(b, Options{}), newHandWritten(b), newHandWritten(b)
 			race(b, n.callers, n.payments,
 				rival{"store", func(order string) error { return pay(context.Background(), s, order) }},
-				rival{"plain", h.plain}, rival{"rows", h.rows}, rival{"bare", h.bare})
+				rival{"plain", g.plain}, rival{"rows", h.rows}, rival{"bare", h.bare})
 		})
 	}
 }
