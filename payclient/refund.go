@@ -159,11 +159,24 @@ func (c *Client) askBeforeRefund(ctx context.Context, r attempt.Refund) error {
 	i := slices.IndexFunc(l.Charges, func(held attempt.Charge) bool { return held.ID == r.ChargeID })
 	switch {
 	case i < 0:
-		return fmt.Errorf("refund %s of attempt %s: the provider does not confirm the charge now (%s): %w; nothing was sent",
-			r.ID, r.AttemptID, strings.TrimSpace(l.Answer.String()+" "+l.Detail), ErrNotAsked)
+		return &notConfirmedError{r, strings.TrimSpace(l.Answer.String() + " " + l.Detail)}
 	case l.Charges[i].Status != attempt.ChargeSucceeded:
 		return &attempt.RefundError{Attempt: charge, ChargeID: r.ChargeID,
 			Err: fmt.Errorf("%w: the provider reports the charge as %s", attempt.ErrNotRefundable, l.Charges[i].Status)}
 	}
 	return nil
 }
+
+// notConfirmedError says that the provider did not confirm a charge that is to be given back.
+type notConfirmedError struct {
+	refund attempt.Refund
+	answer string
+}
+
+func (e *notConfirmedError) Error() string {
+	return fmt.Sprintf("refund %s of attempt %s: the provider does not confirm the charge now (%s); nothing was sent",
+		e.refund.ID, e.refund.AttemptID, e.answer)
+}
+
+// Is matches [ErrNotAsked]: later it may be otherwise.
+func (e *notConfirmedError) Is(target error) bool { return target == ErrNotAsked }
