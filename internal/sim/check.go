@@ -72,7 +72,7 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if made.After(end) {
 		return true
 	}
-	return made.Add(r.profile.searchLag).After(end) && slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
+	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
 		return q.Reference == reference && q.Method == "POST" && contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
 	})
 }
