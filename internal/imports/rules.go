@@ -115,13 +115,13 @@ func fakeIsIndependent(g *graph) (broken []Chain) {
 }
 
 func fakeStaysInTests(g *graph) []Chain {
-	linked := g.in("money/...", "attempt/...", "payclient/...", "reconcile/...", "console/...")
+	linked := g.in("money/...", "attempt/...", "payclient/...", "reconcile/...", "events/...", "console/...")
 	forTests := func(p string) bool { return within(p, "payclient/paytest/...", "payclient/providertest/...") }
 	return g.reaching(slices.DeleteFunc(linked, forTests), "fakeprovider/...")
 }
 
 func coreIsSmall(g *graph) (broken []Chain) {
-	core := g.in("money", "attempt", "payclient", "payclient/standard", "reconcile")
+	core := g.in("money", "attempt", "payclient", "payclient/standard", "reconcile", "reconcile/webhook", "reconcile/settlement", "events")
 	for _, from := range core {
 		for _, c := range append(g.reached(from), Chain{from}) {
 			if c.passes(func(p string) bool { return slices.Contains(core, p) }) {
