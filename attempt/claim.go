@@ -45,7 +45,7 @@ func (v View) maySend(a Attempt, r Resend, span time.Duration) bool {
 // holds a charge or knows the key with another body; at once where nothing can have been executed; else as the provider's
 // rules allow, and not on a clock that has run backwards further than the rules' margin.
 func (a Attempt) MaySend(r Resend, now time.Time, span time.Duration) bool {
-	if a.Status.Final() || len(a.Charges) > 0 || !a.ClaimedUntil(now).IsZero() || !a.AskingEndedAt.IsZero() {
+	if a.Status.Final() || len(a.Charges) > 0 || !a.ClaimedUntil(now).IsZero() {
 		return false
 	}
 	if a.Refusal.Verdict == Refused && (a.Refusal.Kept || !r.KeepsEveryAnswer) {

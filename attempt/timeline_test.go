@@ -84,8 +84,9 @@ func TestTimeline_P12_OneSendOnly(t *testing.T) {
 	x.end(x.claim(), lost(), refused(true)).maySend(keepsAll, false)
 	x = begin(t)
 	x.end(x.claim(), lost())
-	x.a.AskingEndedAt = x.now
-	x.maySend(keepsAll, false)
+	x.a.AskingEndedAt = x.now // nobody asks any more, or nobody can: the replay of a returning customer settles it
+	x.maySend(keepsAll, true).maySend(keepsNone, false)
+	x.after(25*time.Hour).maySend(keepsAll, false)
 	for _, s := range []attempt.Send{charged(succeeded("ch_1", asked)), refused(true), rejected()} {
 		x = begin(t)
 		x.end(x.claim(), s).maySend(keepsAll, false)
