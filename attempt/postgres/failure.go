@@ -33,6 +33,7 @@ const (
 	codeInvalidSchema        = "3F000"
 	codeInsufficient         = "42501"
 	codeInFailedTransaction  = "25P02"
+	codeFrozen               = "25P03" // idle in a transaction for too long
 	codeInvalidPassword      = "28P01"
 	codeInvalidAuthorization = "28000"
 	codeNoDatabase           = "3D000"
@@ -58,7 +59,7 @@ func passing(err error) bool {
 		return true
 	}
 	switch c {
-	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeReadOnly, codeDivisionByZero:
+	case codeSerializationFailure, codeDeadlock, codeLockNotAvailable, codeReadOnly, codeDivisionByZero, codeFrozen:
 		return true
 	}
 	return false
@@ -77,7 +78,7 @@ func mayBeWritten(err error) bool {
 // unusable tells whether a connection must not be used any more after an error of the server's.
 func unusable(err error) bool {
 	c := code(err)
-	return c == codeReadOnly || c != "" && (c[:2] == "08" || c[:2] == "57" || c[:2] == "58")
+	return c == codeReadOnly || c == codeFrozen || c != "" && (c[:2] == "08" || c[:2] == "57" || c[:2] == "58")
 }
 
 // unavailable wraps an error of the database's, and says what to do about those that a person has to do something about.
@@ -96,7 +97,7 @@ func (s *Store) explain(err error) error {
 	case codeUndefinedTable, codeInvalidSchema:
 		return fmt.Errorf("the tables are not in schema %q; `chargeonce migrate up` makes them: %w", s.opts.Schema, err)
 	case codeInsufficient:
-		return fmt.Errorf("the role lacks a right in schema %q; the package's documentation lists what it needs: %w", s.opts.Schema, err)
+		return fmt.Errorf("the role lacks a right in schema %q: migrations need its owner, or who may make it; for the rest postgres.Grants and `chargeonce migrate sql --grant ROLE` write the statements: %w", s.opts.Schema, err)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 //go:embed migrations/*.sql
@@ -97,6 +98,13 @@ func createMigrations(schema string) string {
 // uses, since everybody else would wait behind it, and is then tried again until ctx ends.
 func Migrate(ctx context.Context, url string, opts MigrateOptions) (applied []Migration, err error) {
 	err = migrating(ctx, url, &opts, func(c *pgx.Conn, all []Migration) error {
+		v, err := askServer(ctx, pgxSession{c})
+		if err != nil {
+			return err
+		}
+		if err := new(Store).check(v, true); err != nil {
+			return err
+		}
 		for {
 			done, err := migrateNext(ctx, c, opts.Schema, all)
 			switch {
@@ -131,6 +139,9 @@ func migrating(ctx context.Context, url string, opts *MigrateOptions, f func(*pg
 	cfg, err := parse(url, true) // nothing here is worth preparing
 	if err != nil {
 		return err
+	}
+	if severalHosts(cfg) { // of which one takes writes
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	c, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {

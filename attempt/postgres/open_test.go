@@ -60,7 +60,7 @@ func TestOpenErrors(t *testing.T) {
 		"no tables":            {testURL(t), Options{Schema: none}, []string{none, "chargeonce migrate up"}},
 		"an earlier schema":    {testURL(t), Options{Schema: early}, []string{"number 1", "chargeonce migrate up"}},
 		"a later schema":       {testURL(t), Options{Schema: later}, []string{"use a later release"}},
-		"no rights":            {asRole(t, role), Options{Schema: schema}, []string{"lacks", "documentation"}},
+		"no rights":            {asRole(t, role), Options{Schema: schema}, []string{"lacks", "--grant"}},
 		"read-only":            {withOptions(t, "default_transaction_read_only=on"), Options{Schema: schema}, []string{"default_transaction_read_only"}},
 		"too few connections":  {testURL(t), Options{MaxConns: 2}, []string{"MaxConns"}},
 		"an impossible schema": {testURL(t), Options{Schema: "a\x00b"}, []string{"schema:"}},

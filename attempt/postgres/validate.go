@@ -41,7 +41,7 @@ func checkRights(ctx context.Context, db session, s *statements) error {
 	if err != nil || missing == nil {
 		return err
 	}
-	return fmt.Errorf("role %q lacks rights: %s; the package's documentation has the statements that grant them", role, strings.Join(missing, ", "))
+	return fmt.Errorf("role %q lacks rights: %s; postgres.Grants and `chargeonce migrate sql --grant ROLE` write the statements that grant them", role, strings.Join(missing, ", "))
 }
 
 // Grants returns the SQL that gives a role what a store needs, and no more.
