@@ -29,7 +29,7 @@ func (a *app) looking(cmd *cobra.Command, look func(ctx context.Context, s setti
 	if err != nil {
 		return usage(err)
 	}
-	store, err := openExistingStore(cmd.Context(), s.db)
+	store, err := s.db.openExisting(cmd.Context(), true)
 	if err != nil {
 		return fatal(err)
 	}

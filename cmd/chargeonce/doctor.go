@@ -136,24 +136,33 @@ func (d *diagnosis) private(what, file string) {
 }
 
 func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
-	if holds, err := look(ctx, s.db); err == nil && holds == holdsNothing {
-		d.note("database", "%s: not there yet; pay makes it", s.db)
+	if s.db.isPostgres() {
+		return d.postgres(ctx, s)
+	}
+	file := s.db.file
+	if holds, err := look(ctx, file); err == nil && holds == holdsNothing {
+		d.note("database", "%s: not there yet; pay makes it", file)
 		return nil
 	}
-	store, err := openExistingStore(ctx, s.db)
+	store, err := openExistingStore(ctx, file)
 	if err != nil {
 		d.problem(exitFatal, "database", err)
 		return nil
 	}
-	d.ok("database", "%s: schema up to date, write-ahead log, synced at each commit", s.db)
-	d.private("database", s.db)
+	d.ok("database", "%s: schema up to date, write-ahead log, synced at each commit", file)
+	d.private("database", file)
+	d.payments(ctx, store)
+	return store
+}
+
+// payments tells of what is in the store.
+func (d *diagnosis) payments(ctx context.Context, store attempt.Store) {
 	health, err := reconcile.ReadHealth(ctx, store)
 	if err != nil {
 		d.problem(exitFatal, "database", err)
-		return store
+		return
 	}
 	d.health(health)
-	return store
 }
 
 // health says what is open and owed, and whether somebody looks after it.

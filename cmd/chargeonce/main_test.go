@@ -57,14 +57,20 @@ func TestMain(m *testing.M) {
 //	hook                         starts a server that takes events; its address is $HOOK
 //	await-hook TEXT              waits until an event with the text, and with a signature, has come
 //	ids NAME...                  sets each name to the "id" of the next row of the last output, which is JSON; "-" skips a row
+//	sql STATEMENT...             runs statements as the server's superuser; in testdata/postgres only
 //	json FILE EXPRESSION...      asserts fields of JSON: path=value, see jsonAt
 func TestScripts(t *testing.T) {
+	testscript.Run(t, scripts(t, "testdata/script", func(*testscript.Env) error { return nil }))
+}
+
+// scripts are the scripts of a folder; each has more set up before it begins.
+func scripts(t *testing.T, dir string, more func(*testscript.Env) error) testscript.Params {
 	testdata, err := filepath.Abs("../../testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+	return testscript.Params{
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TESTDATA", testdata)
 			e.Setenv("CHARGEONCE_STANDARD_TOKEN", "tok-of-the-tests")
@@ -73,17 +79,18 @@ func TestScripts(t *testing.T) {
 			return errors.Join(
 				os.WriteFile(filepath.Join(e.WorkDir, "short.toml"), []byte(config), 0o600),
 				writeRows(filepath.Join(e.WorkDir, "hundred.csv"), 100),
+				more(e),
 			)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": cmdCode, "start": cmdStart, "signal": cmdSignal, "await": cmdAwait, "await-stderr": cmdAwaitStderr, "fake": cmdFake, "endfake": cmdEndFake,
 			"tls": cmdTLS, "faults": cmdFaults, "ledger": cmdLedger, "await-ledger": cmdAwaitLedger,
 			"await-attempts": cmdAwaitAttempts, "json": cmdJSON, "ids": cmdIDs,
-			"await-cancelled": cmdAwaitCancelled, "report": cmdReport, "hook": cmdHook, "await-hook": cmdAwaitHook,
+			"await-cancelled": cmdAwaitCancelled, "report": cmdReport, "hook": cmdHook, "await-hook": cmdAwaitHook, "sql": cmdSQL,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-	})
+	}
 }
 
 // shortTimings make a claim end soon: 2 s after it began.
@@ -187,7 +194,7 @@ func startProgram(ts *testscript.TestScript, name string, args []string) *progra
 	ts.Check(err)
 	p := &program{cmd: exec.Command(path, args[1:]...), ended: make(chan struct{})} //nolint:gosec,noctx // a script's own program; ends with the script
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CHARGEONCE_STANDARD_TOKEN", "CHARGEONCE_CONFIG", "CHARGEONCE_FAKE_TOKENS"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "CHARGEONCE_STANDARD_TOKEN", "CHARGEONCE_CONFIG", "CHARGEONCE_FAKE_TOKENS", "CHARGEONCE_DB"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err

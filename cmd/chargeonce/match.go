@@ -103,7 +103,7 @@ func (m *matching) run(cmd *cobra.Command) (err error) {
 		return usage(err)
 	}
 	defer forget()
-	store, err := openExistingStore(signals.start, s.db)
+	store, err := s.db.openExisting(signals.start, m.options.ReadOnly)
 	if err != nil {
 		return fatal(err)
 	}

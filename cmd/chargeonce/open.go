@@ -148,7 +148,7 @@ type connection struct {
 }
 
 // connect makes the client. For the fake provider it starts one inside this process, on the loopback, with its ledger
-// beside the database.
+// in a file.
 func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk slog.Handler) (*connection, error) {
 	adapter, err := s.adapter()
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	c := &connection{close: func() error { return nil }}
 	address := s.url
 	if s.provider == providerFake {
-		server, err := a.startFake(ctx, s.db+".fake-ledger")
+		server, err := a.startFake(ctx, s.fakeLedgerFile())
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -171,17 +170,13 @@ func (p *paying) run(ctx context.Context) (err error) {
 	// Whoever read the results may go away: then writing them fails, and the program ends in good order.
 	signal.Ignore(syscall.SIGPIPE)
 
-	store, fresh, err := openStore(ctx, p.settings.db)
+	store, fresh, err := p.settings.db.openToPay(ctx)
 	if err != nil {
 		return fatal(err)
 	}
 	defer func() { err = keep(err, store.Close()) }()
-	if fresh {
-		where, absErr := filepath.Abs(p.settings.db)
-		if absErr != nil {
-			where = p.settings.db
-		}
-		p.tell("new database %s: it knows of no earlier payment", where)
+	if fresh != "" {
+		p.tell("new database %s: it knows of no earlier payment", fresh)
 	}
 	client, err := p.connect(signals.start, p.settings, store, slog.NewTextHandler(p.err, &slog.HandlerOptions{Level: slog.LevelError}))
 	if errors.Is(err, errInterrupted) {

@@ -71,7 +71,12 @@ Every setting can be given in the environment as CHARGEONCE_NAME
 --abandon-after. A flag goes before the environment, and that before the file. A name
 that is no setting is an error. Secrets are in the environment or a file of their own:
 CHARGEONCE_STANDARD_TOKEN or standard.token_file, CHARGEONCE_DIGEST_KEY or
-digest_key_file.
+digest_key_file; the password of a PostgreSQL role in PGPASSWORD, in ~/.pgpass, or in a
+URL in CHARGEONCE_DB.
+
+Attempts are kept in a SQLite file, or by --db postgres://USER@HOST/DATABASE in the schema
+that db_schema names (default chargeonce); chargeonce migrate up makes it. Any number of
+processes may pay and reconcile in one PostgreSQL database at once.
 
 A payment belongs to the provider, the environment and the merchant account to which
 it was sent, and is never sent or replaced elsewhere. The environment is the address
@@ -87,7 +92,7 @@ in --url and the account is the token, as long as --environment and
 	}
 	root.SetVersionTemplate("chargeonce {{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.String("db", "", `the database, sqlite:FILE or FILE (default "sqlite:chargeonce.db")`)
+	flags.String("db", "", `the database: sqlite:FILE, FILE, or postgres://USER@HOST/DATABASE (default "sqlite:chargeonce.db")`)
 	flags.String("provider", "", "the payment provider: fake, standard")
 	flags.String("url", "", "the provider's address, https://...")
 	flags.String("environment", "", "the place to which payments belong (default: the address in --url)")
@@ -102,7 +107,7 @@ in --url and the account is the token, as long as --environment and
 			_ = root.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
-	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.reconcileCommand(), a.cancelCommand(), a.refundCommand(), a.matchCommand(), a.fakeCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.payCommand(), a.attemptsCommand(), a.reconcileCommand(), a.cancelCommand(), a.refundCommand(), a.matchCommand(), a.fakeCommand(), a.migrateCommand(), a.doctorCommand(), a.versionCommand())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -122,6 +127,10 @@ func hideIdleFlags(cmd *cobra.Command) {
 		used = []string{"db", "output", "config"}
 	case path[1] == "attempts":
 		used = []string{"db", "config"}
+	case path[1] == "migrate" && slices.Contains([]string{"sql", "validate"}, path[len(path)-1]):
+		used = []string{"db", "config", "schema"}
+	case path[1] == "migrate":
+		used = []string{"db", "output", "config", "schema"}
 	case path[1] == "version":
 		used = []string{"output", "config"}
 	}
@@ -130,13 +139,19 @@ func hideIdleFlags(cmd *cobra.Command) {
 
 // settings resolves what flags, environment and config file say. Its error is a mistake in them.
 func (a *app) settings(cmd *cobra.Command) (settings, error) {
-	return resolve(given{env: a.env, names: slices.Collect(maps.Keys(a.environ)), flag: func(name string) (string, bool) {
+	flag := func(name string) (string, bool) {
 		f := cmd.Flags().Lookup(name)
 		if f == nil || !f.Changed {
 			return "", false
 		}
 		return f.Value.String(), true
-	}})
+	}
+	s, err := resolve(given{env: a.env, names: slices.Collect(maps.Keys(a.environ)), flag: flag})
+	if db, ok := flag("db"); ok && isPostgres(db) && holdsPassword(db) {
+		err = errors.Join(err, errors.New("--db: holds a password, which everybody on this machine can read there; "+
+			"give it in PGPASSWORD or ~/.pgpass, or the URL in CHARGEONCE_DB"))
+	}
+	return s, err
 }
 
 // tell writes talk.

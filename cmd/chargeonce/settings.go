@@ -24,7 +24,8 @@ import (
 type settings struct {
 	configFile string
 
-	db          string // a file name
+	db          database
+	fakeLedger  string // empty: see fakeLedgerFile
 	provider    string // empty: not said
 	url         string
 	output      outputFormat
@@ -79,7 +80,7 @@ type standardSettings struct {
 // breaker opens later than a service's: at half of the requests failing.
 func defaults() settings {
 	return settings{
-		db: "chargeonce.db", output: outputTable, concurrency: 8, settleFor: 10 * time.Second,
+		db: database{file: "chargeonce.db"}, output: outputTable, concurrency: 8, settleFor: 10 * time.Second,
 		timings: timings{
 			send: 3 * time.Second, call: 10 * time.Second, retries: 3, firstWait: time.Second, maxWait: 5 * time.Second,
 			record: 5 * time.Second, minAge: 2 * time.Minute, preparedAfter: 24 * time.Hour,
@@ -113,10 +114,12 @@ func (o setting) flagName() string {
 
 var allSettings = []setting{
 	{key: "db", help: "where the attempts are kept", path: true, set: func(s *settings, text string) error {
-		var err error
-		s.db, err = parseDB(text)
+		db, err := parseDB(text)
+		db.schema, s.db = s.db.schema, db
 		return err
 	}},
+	{key: "db_schema", flag: "schema", help: "where the tables are in PostgreSQL, by default chargeonce", set: text(func(s *settings) *string { return &s.db.schema })},
+	{key: "fake_ledger", help: "the file with the fake provider's books; by default beside the SQLite file, or chargeonce.fake-ledger", path: true, set: text(func(s *settings) *string { return &s.fakeLedger })},
 	{key: "provider", help: "who is to be paid through", set: func(s *settings, text string) error {
 		if text != providerFake && text != providerStandard {
 			s.providerUnknown = true
@@ -292,19 +295,6 @@ func zeroOrDuration(field func(*settings) *time.Duration) func(*settings, string
 // lateMoneys are what may become of money that comes too late.
 var lateMoneys = []string{string(reconcile.LateRefund), string(reconcile.LateReview), string(reconcile.LateKeep)}
 
-// parseDB returns the file that a text names: sqlite:FILE, or FILE.
-func parseDB(text string) (string, error) {
-	file, ok := strings.CutPrefix(text, "sqlite:")
-	if scheme, rest, has := strings.Cut(text, ":"); !ok && has && isScheme(scheme) && (len(scheme) > 1 || strings.HasPrefix(rest, "//")) {
-		// The text is not repeated: it may hold a password. A single letter is a drive.
-		return "", errors.New("want sqlite:FILE or FILE, the only kind of database that this build knows")
-	}
-	if file == "" || file == ":memory:" || strings.ContainsAny(file, "\x00?") {
-		return "", fmt.Errorf("%q: want the name of a file", text)
-	}
-	return file, nil
-}
-
 // isScheme tells whether a text is what stands before the colon of a URI (RFC 3986 section 3.1).
 func isScheme(text string) bool {
 	for i, c := range []byte(strings.ToLower(text)) {
@@ -416,6 +406,9 @@ func resolve(from given) (settings, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", source, err))
 		}
 	}
+	if s.db.schema != "" && !s.db.isPostgres() {
+		errs = append(errs, fmt.Errorf("db_schema: only a PostgreSQL database has schemas, and the database is %s", s.db))
+	}
 	return s, errors.Join(errs...)
 }
 
@@ -424,11 +417,11 @@ func resolve(from given) (settings, error) {
 func beside(configFile, key, value string) string {
 	prefix, name := "", value
 	if key == "db" {
-		file, err := parseDB(value)
-		if err != nil {
-			return value // reported where it is read
+		db, err := parseDB(value)
+		if err != nil || db.isPostgres() {
+			return value // a mistake is reported where it is read
 		}
-		prefix, name = "sqlite:", file
+		prefix, name = "sqlite:", db.file
 	}
 	if name == "" || filepath.IsAbs(name) {
 		return value

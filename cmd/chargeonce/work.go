@@ -36,7 +36,7 @@ func (a *app) working(cmd *cobra.Command, do func(w *work) error) (err error) {
 	defer signals.release()
 	// Whoever read the results may go away: then writing them fails, and the program ends in good order.
 	signal.Ignore(syscall.SIGPIPE)
-	store, err := openExistingStore(signals.start, s.db)
+	store, err := s.db.openExisting(signals.start, false)
 	if err != nil {
 		return fatal(err)
 	}
