@@ -139,7 +139,7 @@ func pause(tries int, err error) time.Duration {
 // work tries items that go together once each.
 func (s *Store) work(p *pool, outcome bool) func([]*item) {
 	return func(items []*item) {
-		ctx, cancel := context.WithTimeout(context.Background(), statementLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), timeFor(items))
 		defer cancel()
 		if items[0].loaded {
 			s.tryLoaded(ctx, p, outcome, items)
@@ -147,6 +147,18 @@ func (s *Store) work(p *pool, outcome bool) func([]*item) {
 		}
 		s.tryOnBelief(ctx, p, outcome, items)
 	}
+}
+
+// timeFor is how long a try may take: as long as somebody waits for it, but long enough to come to an end.
+func timeFor(items []*item) time.Duration {
+	longest := time.Second
+	for _, i := range items {
+		if i.call.until.IsZero() {
+			return statementLimit
+		}
+		longest = max(longest, time.Until(i.call.until))
+	}
+	return longest
 }
 
 // verdict sets what became of a try.

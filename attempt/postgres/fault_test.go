@@ -358,6 +358,34 @@ func TestAsynchronousCommit(t *testing.T) {
 	wantError(t, "Open", err, attempt.ErrNotDurable)
 }
 
+// A process that is stopped between its round trips holds its slot for some seconds only.
+func TestFrozenBetweenRoundTrips(t *testing.T) {
+	s := testStore(t, Options{MaxConns: leastConns})
+	known := start(t, s, "1001")
+	other := openTest(t, s.opts.Schema, Options{MaxConns: leastConns})
+	defer other.Close()
+	held := false
+	step := approves(known).Step(nil)
+	do := step.Do
+	step.Do = func(v attempt.View) ([]attempt.Write, error) {
+		if !held { // the first time it has locked and loaded, and comes to nothing more until the other has written
+			held = true
+			begun := time.Now()
+			if err := other.Apply(t.Context(), approves(known).Step(&known)); err != nil {
+				t.Error(err)
+			}
+			if waited := time.Since(begun); waited > statementLimit {
+				t.Errorf("the other waited %s", waited)
+			}
+		}
+		return do(v)
+	}
+	if err := s.Apply(t.Context(), step); err != nil {
+		t.Error(err)
+	}
+	wantOne(t, s, "1001", attempt.StatusApproved, 3)
+}
+
 // Behind a pooler nothing of a step stays in the session.
 func TestNoSessionState(t *testing.T) {
 	s := testStore(t, Options{MaxConns: leastConns, Pooler: true})

@@ -27,8 +27,8 @@ type lane struct {
 
 // A batch is bounded, so that what comes meanwhile does not wait for long.
 const (
-	batchLimit  = 128 // steps on belief: one statement for all
-	loadedLimit = 32  // steps that are loaded: some statements for each, and the slots are held for two round trips
+	batchLimit  = 64 // steps on belief: one statement for all, with an advisory lock for each that starts a slot
+	loadedLimit = 32 // steps that are loaded: some statements for each, and the slots are held for two round trips
 )
 
 // item is one step on its way through a lane.
@@ -51,8 +51,9 @@ type item struct {
 
 // call is one caller that waits for items.
 type call struct {
-	done chan struct{} // has room for one
-	left int           // items under way; under the lane's lock
+	done  chan struct{} // has room for one
+	until time.Time     // when it stops waiting; zero: never
+	left  int           // items under way; under the lane's lock
 }
 
 func newLane(width int, p *pool, work func([]*item)) *lane {
@@ -61,7 +62,7 @@ func newLane(width int, p *pool, work func([]*item)) *lane {
 
 // try tries each item once, unless ctx or the time for waiting ends before its turn comes: then it has that error.
 func (l *lane) try(ctx context.Context, until time.Time, items []*item) {
-	c := &call{done: make(chan struct{}, 1), left: len(items)}
+	c := &call{done: make(chan struct{}, 1), until: until, left: len(items)}
 	for _, i := range items {
 		i.call, i.again, i.err, i.panicked = c, false, nil, nil
 	}

@@ -19,7 +19,7 @@ func (s *Store) tryLoaded(ctx context.Context, p *pool, outcome bool, items []*i
 	err := p.with(ctx, func(c *conn) error {
 		db := pgxSession{c}
 		changes = changes[:0]
-		queries := []query{{text: begin}}
+		queries := []query{{text: begin}, {text: frozen}}
 		for _, i := range items {
 			i.again, i.err, i.panicked = false, nil, nil
 			x := &change{item: i, step: i.step}
@@ -40,7 +40,12 @@ func (s *Store) tryLoaded(ctx context.Context, p *pool, outcome bool, items []*i
 		}
 		s.clock.answered(told.server, asked)
 		var writes []query
+		taken := make(map[any]bool, len(changes))
 		for _, x := range changes {
+			if x.taken(taken) {
+				x.item.again = true
+				continue
+			}
 			if err := s.decideLoaded(x, told); err != nil {
 				x.writes = nil
 				x.item.verdict(err)
@@ -88,6 +93,10 @@ func (s *Store) tryLoaded(ctx context.Context, p *pool, outcome bool, items []*i
 		}
 	}
 }
+
+// frozen lets the server end the transaction of a process that was stopped between its two round trips: nobody waits for it longer than for
+// a host's.
+const frozen = "SELECT set_config('idle_in_transaction_session_timeout', '3000', true)"
 
 // leave ends a transaction that is not committed.
 func (c *conn) leave(ctx context.Context, err error) error {
@@ -176,6 +185,23 @@ func (s *Store) loads(x *change) (queries []query, err error) {
 		queries = append(queries, x.back.queries(s, x.item.maybe)...)
 	}
 	return queries, nil
+}
+
+// taken tells whether an earlier step of the same transaction works on the same slot or keeps the same note: the locks do not tell, since they are
+// the transaction's.
+func (x *change) taken(by map[any]bool) bool {
+	had := false
+	take := func(what any) {
+		had = had || by[what]
+		by[what] = true
+	}
+	if x.slot.number != 0 {
+		take(x.slot.number)
+	}
+	if x.step.Once != nil {
+		take([2]string{x.step.Once.Scope, x.step.Once.ID})
+	}
+	return had
 }
 
 // had says whether a step has what it needs: it fails with errHeld where another transaction holds the slot, one of its attempts, or the

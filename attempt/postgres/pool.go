@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -75,6 +76,17 @@ func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, error) {
 	return c, nil
 }
 
+// own marks an error that neither the server nor the connection has brought about, so that it is not tried again: arguments that the
+// driver cannot write, for instance.
+func (c *conn) own(err error) error {
+	switch {
+	case err == nil, code(err) != "", c.IsClosed(), errors.Is(err, errHeld), errors.Is(err, attempt.ErrNotDurable),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	}
+	return &rowError{err}
+}
+
 // broken tells whether the connection is of no use any more, after what f returned.
 func (c *conn) broken(err error) bool {
 	return c.IsClosed() || unusable(err) || c.PgConn().TxStatus() != 'I'
@@ -137,7 +149,7 @@ func (p *pool) with(ctx context.Context, f func(*conn) error) error {
 				p.release(c, true)
 			}
 		}()
-		err = f(c)
+		err = c.own(f(c))
 		returned = true
 		dead := c.broken(err)
 		p.release(c, dead)

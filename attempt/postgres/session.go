@@ -73,7 +73,7 @@ func eachRow(rows pgx.Rows, row func([]any) error) error {
 	return rows.Err()
 }
 
-// rowError is an error in what was read: the statement itself ran.
+// rowError is an error of this side's, in what was read or was to be sent: it would be the same once more.
 type rowError struct{ err error }
 
 func (e *rowError) Error() string { return e.err.Error() }
