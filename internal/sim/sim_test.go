@@ -71,9 +71,6 @@ func TestKeptSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is from how many seeds on each of the things that must happen sometimes has to have happened.
-const enoughSeeds = 240
-
 func TestSeeds(t *testing.T) {
 	sum := newTotal()
 	var mu sync.Mutex // guards sum

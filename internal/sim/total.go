@@ -13,6 +13,7 @@ type total struct {
 	seeds, payments, requests, violations int
 	counters, faults, kills, rules        map[string]int
 	precision                             precision
+	canary                                int // violations of the world that must fail
 	simulated, took                       time.Duration
 }
 
@@ -65,6 +66,7 @@ func (t *total) write(w io.Writer) {
 	row("faults", all(t.faults))
 	row("processes killed", all(t.kills))
 	row("violations", t.violations)
+	row("violations in the world that must fail", t.canary)
 	share := func(n, of int) string {
 		if of == 0 {
 			return "none counted"
