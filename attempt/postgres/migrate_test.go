@@ -187,3 +187,28 @@ func TestMigrateBesideSlowTransaction(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A release goes on with a schema that a later one has brought up, as long as that needs nothing it does not know.
+func TestLaterSchemaThatFits(t *testing.T) {
+	schema := testSchema(t)
+	all, err := migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin(t, fmt.Sprintf("INSERT INTO %s.chargeonce_migrations (number, name, needs) VALUES (%d, 'an index', %d)", schema, len(all)+1, len(all)))
+	s := openTest(t, schema, Options{})
+	start(t, s, "1001")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	opts := MigrateOptions{Schema: schema}
+	if applied, err := Migrate(t.Context(), testURL(t), opts); err != nil || len(applied) != 0 {
+		t.Errorf("applied %+v: %v", applied, err)
+	}
+	if status, err := MigrationStatus(t.Context(), testURL(t), opts); err != nil || len(status) != len(all)+1 || status[len(all)].Name != "an index" {
+		t.Errorf("status %+v: %v", status, err)
+	}
+	if err := Validate(t.Context(), testURL(t), opts); err != nil {
+		t.Error(err)
+	}
+}
