@@ -30,6 +30,7 @@ var verbs = []verb{
 	{ // the head of an answer comes before its body
 		name: "pay slowly", rows: "1,5.00,EUR,tok_visa\n",
 		faults: `{"rules":[{"match":{"method":"POST"},"always":"pause-body:20ms"}]}`,
+		setup:  [][]string{{"migrate", "up"}}, // a new database is made by the other one
 		run:    []string{"pay", "{rows}"}, meets: []string{"charge: answer arrives", "charge: more of its answer arrives", "write of wal, charge answered"},
 		codes:   []int{0},
 		endings: map[string]ending{"1": paid},
