@@ -130,7 +130,7 @@ func (r *records) madeTwice(c *fakeprovider.Charge) bool {
 			continue
 		}
 		for _, other := range r.charges {
-			if other.Reference == c.Reference && other.ID < c.ID && other.Created.Equal(c.Created) {
+			if other.Reference == c.Reference && other.ID != c.ID && (other.ID < c.ID || other.Status == fakeprovider.Failed) && other.Created.Equal(c.Created) {
 				return true
 			}
 		}
@@ -157,7 +157,7 @@ func falseEnds(r *records) (broken []string) {
 			continue
 		}
 		for _, c := range charges[a.Reference] {
-			if holds(c) && !r.late(c.Reference, c.Created, end) && r.refundedBy(c.ID, end) < c.Amount {
+			if holds(c) && !r.late(c.Reference, c.Created, end) && !r.madeTwice(c) && r.refundedBy(c.ID, end) < c.Amount {
 				broken = append(broken, fmt.Sprintf("attempt %s of %s ended as %s (%s) at +%s, and the provider holds %s (%s) since +%s",
 					short(a.Reference), a.Slot, status, a.Reason, end.Sub(r.began), c.ID, c.Status, c.Created.Sub(r.began)))
 			}
@@ -464,7 +464,7 @@ func toldMoney(r *records) (broken []string) {
 		}
 		for _, held := range charges[a.Reference] {
 			end, _ := endOf(history[a.ID])
-			if holds(held) && !held.Created.After(c.began) && !r.late(held.Reference, held.Created, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
+			if holds(held) && !held.Created.After(c.began) && !r.madeTwice(held) && !r.late(held.Reference, held.Created, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
 				broken = append(broken, fmt.Sprintf("call %d (%s %s) was told that no money moved (%s) at +%s, and the provider holds %s since +%s",
 					c.n, c.op, c.order, c.result.Reason, c.ended.Sub(r.began), held.ID, held.Created.Sub(r.began)))
 			}
