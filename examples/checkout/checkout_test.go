@@ -100,7 +100,7 @@ func TestS3TimeoutAndApprovalAtOnce(t *testing.T) {
 		var customers sync.WaitGroup
 		for i := range orders {
 			id := r.order(oneMug)
-			o, err := readOrder(t.Context(), r.reads, id)
+			o, err := readOrder(t.Context(), r.store, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestS3TimeoutAndApprovalAtOnce(t *testing.T) {
 		ends := map[string]int{}
 		for i := range orders {
 			id := fmt.Sprint(1001 + i)
-			o, err := readOrder(t.Context(), r.reads, id)
+			o, err := readOrder(t.Context(), r.store, id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +236,7 @@ func TestS6CancelledBeforeThePayment(t *testing.T) {
 
 func (r *rig) addStock(sku string, n int) {
 	r.t.Helper()
-	if err := r.change("UPDATE shop_items SET stock = stock + ? WHERE sku = ?", n, sku); err != nil {
+	if err := r.change("UPDATE shop_items SET stock = stock + $1 WHERE sku = $2", n, sku); err != nil {
 		r.t.Fatal(err)
 	}
 }

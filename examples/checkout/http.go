@@ -80,7 +80,7 @@ func (s *Shop) postOrder(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Shop) getOrder(w http.ResponseWriter, r *http.Request) {
-	o, err := readOrder(r.Context(), s.reads, r.PathValue("id"))
+	o, err := readOrder(r.Context(), s.store, r.PathValue("id"))
 	s.writeStatus(w, r, http.StatusOK, o, err)
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +19,8 @@ import (
 const asService = "CHECKOUT_TEST_AS_SERVICE"
 
 func TestMain(m *testing.M) {
-	if db := os.Getenv(asService); db != "" {
-		os.Args = []string{"checkout", "-listen", "127.0.0.1:0", "-db", db}
+	if args := os.Getenv(asService); args != "" {
+		os.Args = append([]string{"checkout", "-listen", "127.0.0.1:0"}, strings.Split(args, "\n")...)
 		main()
 		return
 	}
@@ -30,9 +29,10 @@ func TestMain(m *testing.M) {
 
 // The service is killed while a payment is on its way, and while another one waits for the provider's word: after a restart both
 // orders are confirmed, each charged once, and no reservation is left behind.
-func TestKilledServiceGoesOn(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "checkout.db")
-	p := startProcess(t, db)
+func TestKilledServiceGoesOn(t *testing.T) { everywhere(t, killedServiceGoesOn) }
+
+func killedServiceGoesOn(t *testing.T, at place) {
+	p := startProcess(t, at)
 	sent, waiting := p.order(t), p.order(t)
 	if status, v := p.do(t, "POST", "/orders/"+waiting+"/pay", `{"source":"tok_requires_action"}`); status != http.StatusAccepted {
 		t.Fatalf("pay: %d %+v", status, v)
@@ -44,7 +44,7 @@ func TestKilledServiceGoesOn(t *testing.T) {
 		t.Errorf("the request that was cut by the kill is answered with %d", status)
 	}
 
-	p = startProcess(t, db)
+	p = startProcess(t, at)
 	charges := p.ledger(t).Charges
 	if len(charges) != 2 {
 		t.Fatalf("charges after the restart: %+v, want 2", charges)
@@ -65,9 +65,10 @@ func TestKilledServiceGoesOn(t *testing.T) {
 }
 
 // The service is told to stop while a payment is on its way: the customer gets the answer, and it is stored (P11).
-func TestStopWhileASendIsOut(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "checkout.db")
-	s := serve(t, db)
+func TestStopWhileASendIsOut(t *testing.T) { everywhere(t, stopWhileASendIsOut) }
+
+func stopWhileASendIsOut(t *testing.T, at place) {
+	s := serve(t, at)
 	id := s.order(t)
 	answer := s.payBehind(t, id, "tok_slow_1s")
 	eventually(t, "the charge is made", func() bool { return len(s.ledger(t).Charges) == 1 })
@@ -75,7 +76,7 @@ func TestStopWhileASendIsOut(t *testing.T) {
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("the payment under way is answered with %d, want 200", status)
 	}
-	s = serve(t, db)
+	s = serve(t, at)
 	if _, v := s.do(t, "GET", "/orders/"+id, ""); v.State != StateConfirmed {
 		t.Errorf("after the restart: %+v, want it confirmed", v)
 	}
@@ -88,10 +89,10 @@ type process struct {
 	killed bool
 }
 
-func startProcess(t *testing.T, db string) *process {
+func startProcess(t *testing.T, at place) *process {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this very program
-	cmd.Env = append(os.Environ(), asService+"="+db)
+	cmd.Env = append(os.Environ(), asService+"=-db\n"+at.db+"\n-books\n"+at.books)
 	cmd.Stderr = t.Output()
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -29,23 +29,35 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8080", "loopback address to listen on")
-	db := flag.String("db", "checkout.db", "SQLite file of the shop and its payments; the fake provider's books are kept beside it")
+	db := flag.String("db", "checkout.db", "where the shop and its payments are kept: a SQLite file, or postgres://user@host/database")
+	books := flag.String("books", "", "file with the fake provider's books (default: beside the SQLite file, or checkout.ledger)")
 	flag.Parse()
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, *listen, *db, log, func(url string) { fmt.Println("checkout: " + url) }); err != nil {
+	if err := run(ctx, *listen, *db, booksFile(*books, *db), log, func(url string) { fmt.Println("checkout: " + url) }); err != nil {
 		log.Error("checkout ends", "error", err)
 		os.Exit(1)
 	}
+}
+
+// booksFile is the file with the provider's books.
+func booksFile(books, db string) string {
+	switch {
+	case books != "":
+		return books
+	case isPostgres(db):
+		return "checkout.ledger"
+	}
+	return db + ".ledger"
 }
 
 // webhookPath is where the provider tells what became of payments.
 const webhookPath = "/webhooks/payments"
 
 // run serves the shop until ctx ends, and then closes what it has opened, the store last. ready is told the shop's URL.
-func run(ctx context.Context, listen, db string, log *slog.Logger, ready func(url string)) (err error) {
+func run(ctx context.Context, listen, db, books string, log *slog.Logger, ready func(url string)) (err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return err
@@ -61,7 +73,7 @@ func run(ctx context.Context, listen, db string, log *slog.Logger, ready func(ur
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails: https://pkg.go.dev/crypto/rand#Read
 	secret := "whsec_" + base64.StdEncoding.EncodeToString(key)
-	bank, err := fakeprovider.Open(db+".ledger", fakeprovider.Config{
+	bank, err := fakeprovider.Open(books, fakeprovider.Config{
 		Webhook: fakeprovider.WebhookConfig{URL: url + webhookPath, Secret: secret},
 	})
 	if err != nil {

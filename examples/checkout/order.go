@@ -65,12 +65,12 @@ func (s *Shop) CreateOrder(ctx context.Context, lines []Line) (o Order, err erro
 	if err := checkLines(lines); err != nil {
 		return Order{}, err
 	}
-	err = s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.store.InTx(ctx, func(ctx context.Context, tx tx) error {
 		now := time.Now()
 		var total int64
 		for _, l := range lines {
 			var price int64
-			switch err := tx.QueryRowContext(ctx, "SELECT price FROM shop_items WHERE sku = ?", l.SKU).Scan(&price); {
+			switch err := tx.Get(ctx, into{&price}, "SELECT price FROM shop_items WHERE sku = $1", l.SKU); {
 			case errors.Is(err, sql.ErrNoRows):
 				return fmt.Errorf("%w: there is no %q", errBadOrder, l.SKU)
 			case err != nil:
@@ -82,18 +82,14 @@ func (s *Shop) CreateOrder(ctx context.Context, lines []Line) (o Order, err erro
 			return err
 		}
 		o.State, o.PayBy, o.ReservedUntil = StateOpen, now.Add(s.timings.Order), now.Add(s.timings.Reservation)
-		made, err := tx.ExecContext(ctx, "INSERT INTO shop_orders (state, total, currency, pay_by, reserved_until) VALUES (?, ?, ?, ?, ?)",
-			o.State, total, currency, o.PayBy.UnixMilli(), o.ReservedUntil.UnixMilli())
-		if err != nil {
-			return err
-		}
-		id, err := made.LastInsertId()
-		if err != nil {
+		var id int64
+		if err := tx.Get(ctx, into{&id}, "INSERT INTO shop_orders (state, total, currency, pay_by, reserved_until) VALUES ($1, $2, $3, $4, $5) RETURNING id",
+			o.State, total, currency, o.PayBy.UnixMilli(), o.ReservedUntil.UnixMilli()); err != nil {
 			return err
 		}
 		o.ID = strconv.FormatInt(id, 10)
 		for _, l := range lines {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO shop_lines (order_id, sku, quantity) VALUES (?, ?, ?)", id, l.SKU, l.Quantity); err != nil {
+			if err := tx.Exec(ctx, "INSERT INTO shop_lines (order_id, sku, quantity) VALUES ($1, $2, $3)", id, l.SKU, l.Quantity); err != nil {
 				return err
 			}
 		}
@@ -122,14 +118,17 @@ func checkLines(lines []Line) error {
 
 // checkStock fails with errNoStock unless there is enough for an order, what is reserved for others left alone. A reservation
 // is the order itself while it waits for its payment: nothing has to be released, and nothing can be forgotten.
-func checkStock(ctx context.Context, tx *sql.Tx, o Order, now time.Time) error {
+func checkStock(ctx context.Context, tx tx, o Order, now time.Time) error {
+	if err := tx.Lock(ctx, "SELECT 1 FROM shop_items WHERE sku IN (SELECT sku FROM shop_lines WHERE order_id = $1) ORDER BY sku", o.ID); err != nil {
+		return err
+	}
 	var short sql.NullString
-	err := tx.QueryRowContext(ctx, `
-		SELECT group_concat(i.sku, ', ') FROM shop_lines mine JOIN shop_items i ON i.sku = mine.sku
-		WHERE mine.order_id = ?1 AND i.stock - mine.quantity < (
+	err := tx.Get(ctx, into{&short}, `
+		SELECT string_agg(i.sku, ', ') FROM shop_lines mine JOIN shop_items i ON i.sku = mine.sku
+		WHERE mine.order_id = $1 AND i.stock - mine.quantity < (
 			SELECT coalesce(sum(l.quantity), 0) FROM shop_lines l JOIN shop_orders o ON o.id = l.order_id
-			WHERE l.sku = i.sku AND o.id <> ?1 AND o.state IN ('open', 'payment pending') AND o.reserved_until > ?2)`,
-		o.ID, now.UnixMilli()).Scan(&short)
+			WHERE l.sku = i.sku AND o.id <> $1 AND o.state IN ('open', 'payment pending') AND o.reserved_until > $2)`,
+		o.ID, now.UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -139,12 +138,18 @@ func checkStock(ctx context.Context, tx *sql.Tx, o Order, now time.Time) error {
 	return nil
 }
 
-// querier is a transaction or the database.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+// takeOrder reads an order that nobody else changes before the transaction ends.
+func takeOrder(ctx context.Context, tx tx, id string) (Order, error) {
+	if _, err := readOrder(ctx, tx, id); err != nil {
+		return Order{}, err
+	}
+	if err := tx.Lock(ctx, "SELECT 1 FROM shop_orders WHERE id = $1", id); err != nil {
+		return Order{}, err
+	}
+	return readOrder(ctx, tx, id)
 }
 
-func readOrder(ctx context.Context, q querier, id string) (Order, error) {
+func readOrder(ctx context.Context, from getter, id string) (Order, error) {
 	number, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || strconv.FormatInt(number, 10) != id { // "01001" would be another slot of the same order
 		return Order{}, errNoOrder
@@ -152,8 +157,8 @@ func readOrder(ctx context.Context, q querier, id string) (Order, error) {
 	o := Order{ID: id}
 	var total, payBy, reservedUntil int64
 	var code string
-	err = q.QueryRowContext(ctx, "SELECT state, total, currency, pay_by, reserved_until, why FROM shop_orders WHERE id = ?", number).
-		Scan(&o.State, &total, &code, &payBy, &reservedUntil, &o.Why)
+	err = from.Get(ctx, into{&o.State, &total, &code, &payBy, &reservedUntil, &o.Why},
+		"SELECT state, total, currency, pay_by, reserved_until, why FROM shop_orders WHERE id = $1", number)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Order{}, errNoOrder
 	}
@@ -166,8 +171,7 @@ func readOrder(ctx context.Context, q querier, id string) (Order, error) {
 }
 
 // setState writes an order's state.
-func (o *Order) setState(ctx context.Context, tx *sql.Tx, to State, why ...string) error {
+func (o *Order) setState(ctx context.Context, tx tx, to State, why ...string) error {
 	o.State, o.Why = to, strings.Join(why, "; ")
-	_, err := tx.ExecContext(ctx, "UPDATE shop_orders SET state = ?, why = ? WHERE id = ?", o.State, o.Why, o.ID)
-	return err
+	return tx.Exec(ctx, "UPDATE shop_orders SET state = $1, why = $2 WHERE id = $3", o.State, o.Why, o.ID)
 }

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -14,8 +14,8 @@ import (
 // whoever calls: the customer's request, the relay of outcomes, the time-out. Called again it finds nothing to do, so that an
 // outcome that is told twice, or late, has no second effect.
 func (s *Shop) Settle(ctx context.Context, id string) (o Order, err error) {
-	err = s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if o, err = readOrder(ctx, tx, id); err != nil {
+	err = s.store.InTx(ctx, func(ctx context.Context, tx tx) error {
+		if o, err = takeOrder(ctx, tx, id); err != nil {
 			return err
 		}
 		return s.settleTx(ctx, tx, &o)
@@ -26,12 +26,12 @@ func (s *Shop) Settle(ctx context.Context, id string) (o Order, err error) {
 // settleTx decides on what the store holds in this very transaction. The order of a cancelled slot is cancelled in the same
 // commit, so a payment that this sees as approved is the order's, and one that is approved later sees the closed slot and is
 // given back: whichever comes first, paid is confirmed and cancelled is refunded.
-func (s *Shop) settleTx(ctx context.Context, tx *sql.Tx, o *Order) error {
+func (s *Shop) settleTx(ctx context.Context, tx tx, o *Order) error {
 	if o.State.final() {
 		return nil
 	}
 	now := time.Now()
-	res, err := s.client.StatusTx(ctx, s.store.Tx(tx), o.slot())
+	res, err := s.client.StatusTx(ctx, tx.Attempts(), o.slot())
 	none := errors.Is(err, attempt.ErrNotFound)
 	switch {
 	case err != nil && !none:
@@ -54,15 +54,15 @@ func (s *Shop) settleTx(ctx context.Context, tx *sql.Tx, o *Order) error {
 
 // confirm takes the goods of a paid order from the stock. Where its reservation ran out while nobody could learn that it was
 // paid, they may be gone: then the order is cancelled, and the money goes back.
-func (s *Shop) confirm(ctx context.Context, tx *sql.Tx, o *Order, now time.Time) error {
+func (s *Shop) confirm(ctx context.Context, tx tx, o *Order, now time.Time) error {
 	switch err := checkStock(ctx, tx, *o, now); {
 	case errors.Is(err, errNoStock):
 		return s.cancel(ctx, tx, o, "sold out before the payment was known")
 	case err != nil:
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `UPDATE shop_items SET stock = stock - l.quantity FROM shop_lines l
-		WHERE l.sku = shop_items.sku AND l.order_id = ?`, o.ID)
+	err := tx.Exec(ctx, `UPDATE shop_items SET stock = stock - l.quantity FROM shop_lines l
+		WHERE l.sku = shop_items.sku AND l.order_id = $1`, o.ID)
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (s *Shop) confirm(ctx context.Context, tx *sql.Tx, o *Order, now time.Time)
 }
 
 // cancel ends an order and closes its slot in the same commit: nothing is sent for it any more, and what was sent is owed back.
-func (s *Shop) cancel(ctx context.Context, tx *sql.Tx, o *Order, why string) error {
-	if _, err := s.client.CancelOrderTx(ctx, s.store.Tx(tx), o.slot(), why); err != nil {
+func (s *Shop) cancel(ctx context.Context, tx tx, o *Order, why string) error {
+	if _, err := s.client.CancelOrderTx(ctx, tx.Attempts(), o.slot(), why); err != nil {
 		return err
 	}
 	return o.setState(ctx, tx, StateCancelled, why)
@@ -80,8 +80,8 @@ func (s *Shop) cancel(ctx context.Context, tx *sql.Tx, o *Order, why string) err
 // CancelOrder cancels an order for the customer. One that is paid, though nobody has told the shop so far, is confirmed instead
 // and refused with errConfirmed.
 func (s *Shop) CancelOrder(ctx context.Context, id string) (o Order, err error) {
-	err = s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if o, err = readOrder(ctx, tx, id); err != nil {
+	err = s.store.InTx(ctx, func(ctx context.Context, tx tx) error {
+		if o, err = takeOrder(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := s.settleTx(ctx, tx, &o); err != nil || o.State.final() {
@@ -162,22 +162,11 @@ func (s *Shop) cancelLate(ctx context.Context) error {
 
 // cancelLateOnce settles all orders whose time is over. One that fails does not hold up the others.
 func (s *Shop) cancelLateOnce(ctx context.Context) error {
-	rows, err := s.reads.QueryContext(ctx, `SELECT id FROM shop_orders
-		WHERE state IN ('open', 'payment pending') AND pay_by <= ? ORDER BY pay_by LIMIT 1000`, time.Now().UnixMilli())
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		ids = append(ids, id)
-	}
-	errs := []error{rows.Err()}
-	for _, id := range ids {
+	var late string
+	err := s.store.Get(ctx, into{&late}, `SELECT coalesce(string_agg(CAST(id AS text), ' '), '') FROM (SELECT id FROM shop_orders
+		WHERE state IN ('open', 'payment pending') AND pay_by <= $1 ORDER BY pay_by LIMIT 1000) AS late`, time.Now().UnixMilli())
+	errs := []error{err}
+	for _, id := range strings.Fields(late) {
 		_, err := s.Settle(ctx, id)
 		errs = append(errs, err)
 	}

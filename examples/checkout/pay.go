@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -46,14 +45,14 @@ func (s *Shop) PayOrder(ctx context.Context, id string, source attempt.Source, a
 // startPayment stores an attempt to pay and the order's move to "payment pending" in one commit. If the order is over, it is
 // cancelled here and nothing is started.
 func (s *Shop) startPayment(ctx context.Context, id string, source attempt.Source, again string) (o Order, res payclient.Result, err error) {
-	err = s.store.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if o, err = readOrder(ctx, tx, id); err != nil {
+	err = s.store.InTx(ctx, func(ctx context.Context, tx tx) error {
+		if o, err = takeOrder(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := s.settleTx(ctx, tx, &o); err != nil || o.State == StateCancelled {
 			return err
 		}
-		if res, err = s.client.StartTx(ctx, s.store.Tx(tx), intentOf(o, source, again)); err != nil {
+		if res, err = s.client.StartTx(ctx, tx.Attempts(), intentOf(o, source, again)); err != nil {
 			return err
 		}
 		return s.settleTx(ctx, tx, &o) // "payment pending", if it was open

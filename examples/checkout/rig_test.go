@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -181,9 +180,9 @@ func (r *rig) charged(references ...string) (charges, refunds int) {
 // stock returns how many of an item are in the house, and how many of them can be ordered.
 func (r *rig) stock(sku string) (stock, free int) {
 	r.t.Helper()
-	err := r.reads.QueryRowContext(context.Background(), `SELECT stock, stock - (
+	err := r.store.Get(context.Background(), into{&stock, &free}, `SELECT stock, stock - (
 		SELECT coalesce(sum(l.quantity), 0) FROM shop_lines l JOIN shop_orders o ON o.id = l.order_id
-		WHERE l.sku = i.sku AND o.state IN ('open', 'payment pending')) FROM shop_items i WHERE sku = ?`, sku).Scan(&stock, &free)
+		WHERE l.sku = i.sku AND o.state IN ('open', 'payment pending')) FROM shop_items i WHERE sku = $1`, sku)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -211,9 +210,8 @@ func (r *rig) slotOf(id string) attempt.View {
 func pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // execute returns a transaction of one statement.
-func execute(statement string, args ...any) func(context.Context, *sql.Tx) error {
-	return func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, statement, args...)
-		return err
+func execute(statement string, args ...any) func(context.Context, tx) error {
+	return func(ctx context.Context, tx tx) error {
+		return tx.Exec(ctx, statement, args...)
 	}
 }

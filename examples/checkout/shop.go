@@ -3,18 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"log/slog"
-	"net/url"
-	"path/filepath"
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver of the shop's own reads
-
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/attempt/sqlite"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/reconcile"
 	"github.com/chargeonce/chargeonce/reconcile/webhook"
@@ -22,7 +16,7 @@ import (
 
 // Config sets up a Shop. DB, Payments, WebhookSecret and ReadEvent are required.
 type Config struct {
-	// DB is the SQLite file of the shop's tables and of the attempts: one file, so that both change in one transaction.
+	// DB is where the shop's tables and the attempts are: the name of a SQLite file, or the URL of a PostgreSQL database.
 	DB string
 	// Payments says how to pay, but for the Store, which is the Shop's own.
 	Payments payclient.Config
@@ -39,8 +33,7 @@ type Config struct {
 
 // Shop takes orders and has them paid. It is safe for concurrent use.
 type Shop struct {
-	store   *sqlite.Store
-	reads   *sql.DB // the same file, for reading only: a status page must not wait for writers
+	store   storage
 	client  *payclient.Client
 	events  *webhook.Handler
 	asking  *reconcile.Reconciler
@@ -61,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s = &Shop{timings: cfg.Timings, every: cmp.Or(cfg.Every, time.Second), log: cfg.Log}
-	if s.store, err = sqlite.Open(ctx, cfg.DB, sqlite.Options{}); err != nil {
+	if s.store, err = openStorage(ctx, cfg.DB); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -70,12 +63,6 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 			s = nil
 		}
 	}()
-	if s.reads, err = openReads(cfg.DB); err != nil {
-		return s, err
-	}
-	if err := s.createTables(ctx); err != nil {
-		return s, err
-	}
 	// Before anything can be paid: from here on no outcome is missed.
 	if err := s.store.AddRelay(ctx, relayName); err != nil {
 		return s, err
@@ -103,16 +90,6 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 	return s, err
 }
 
-// openReads opens the file once more, for reading.
-func openReads(file string) (*sql.DB, error) {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return nil, err
-	}
-	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)"}
-	return sql.Open("sqlite", dsn.String())
-}
-
 // adopt makes evidence of events that came before their attempt was stored.
 func (s *Shop) adopt(ctx context.Context) error {
 	_, err := s.events.Adopt(ctx)
@@ -136,11 +113,5 @@ func (s *Shop) Work(ctx context.Context) error {
 // ClosePayments waits until every payment under way is stored. Requests that come later are refused.
 func (s *Shop) ClosePayments(ctx context.Context) error { return s.client.Close(ctx) }
 
-// Close closes the files. Nothing may use the shop any more.
-func (s *Shop) Close() error {
-	var errs []error
-	if s.reads != nil {
-		errs = append(errs, s.reads.Close())
-	}
-	return errors.Join(append(errs, s.store.Close())...)
-}
+// Close closes the database. Nothing may use the shop any more.
+func (s *Shop) Close() error { return s.store.Close() }
