@@ -11,8 +11,8 @@ import (
 type precision struct {
 	Calls     int `json:"calls"`      // of Pay that were answered, and found no other call on its way
 	Known     int `json:"known"`      // whose answer was no unknown
-	Attempts  int `json:"attempts"`   // that came to an end or might have
-	Soon      int `json:"soon"`       // that had ended 5 minutes after they were made
+	Attempts  int `json:"attempts"`   // payments of which a request left
+	Soon      int `json:"soon"`       // of these, known 5 minutes after the first one
 	NotSent   int `json:"not_sent"`   // calls of which no request left
 	Unknown   int `json:"unknown"`    // of these, told as unknown although nothing else of the attempt had left either
 	FalseEnds int `json:"false_ends"` // ends without money beside a charge
@@ -57,7 +57,14 @@ func measure(r *records) (p precision) {
 			continue
 		}
 		p.Attempts++
-		if at, _ := endOf(history[a.ID]); !at.IsZero() && at.Sub(history[a.ID][0].at) <= soon {
+		then := left[a.Reference][0].Add(soon)
+		var status attempt.Status
+		for _, w := range history[a.ID] {
+			if !w.at.After(then) {
+				status = w.attempt.Status
+			}
+		}
+		if status.Final() || status == attempt.StatusPrepared { // prepared: proven not to have left
 			p.Soon++
 		}
 	}

@@ -75,7 +75,7 @@ func (t *total) write(w io.Writer) {
 	}
 	p := t.precision
 	row("mixed 20 % faults: known when the call returns", share(p.Known, p.Calls))
-	row("mixed 20 % faults: ended within 5 simulated minutes", share(p.Soon, p.Attempts))
+	row("mixed 20 % faults: known 5 simulated minutes after the first request", share(p.Soon, p.Attempts))
 	row("mixed 20 % faults: definite non-sends told as unknown", fmt.Sprintf("%d of %d", p.Unknown, p.NotSent))
 	row("false ends, all worlds", p.FalseEnds)
 	for _, part := range []struct {
