@@ -10,6 +10,6 @@
 // What kill -9 cannot show is what a power failure shows: the kernel keeps what it was given. For that the same traces prove
 // that an fsync of the row's log lies between the write of a payment's key and the first byte of its request.
 //
-//	go test ./internal/crashrig                       a sample, some 30 seconds
-//	go test ./internal/crashrig -v -crash.kills 900   a long run, ends in a table of the kills by point
+//	scripts/test ./internal/crashrig                            a sample, less than a minute
+//	scripts/test -v -timeout 1h ./internal/crashrig -crash.kills 900   a long run, ends in a table of the kills by point
 package crashrig

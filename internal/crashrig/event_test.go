@@ -13,17 +13,21 @@ const (
 	storeSync     kind = "sync"     // of one of them, or of their folder
 	storeTruncate kind = "truncate" // of one of them
 	storeUnlink   kind = "unlink"   // of one of them
+	storeWritten  kind = "written"  // to PostgreSQL, after it has left
 	wireDial      kind = "dial"     // to the provider
 	wireRequest   kind = "request"  // bytes to the provider, before they leave
 	wireSent      kind = "sent"     // the same, after they have left
 	wireAnswer    kind = "answer"   // bytes from the provider, before the program sees them
 )
 
+// serverFile stands for the connection to PostgreSQL.
+const serverFile = "postgres"
+
 // event is one thing that a traced program asked of the kernel, in the order of all its threads. It is a point at which the
 // program can be killed.
 type event struct {
 	Kind  kind
-	File  string `json:",omitempty"` // the database's own files only: "db", "wal", "journal", "folder"
+	File  string `json:",omitempty"` // the database's own files only: "db", "wal", "journal", "folder"; "postgres": the connection to it
 	Ended int    `json:",omitempty"` // how many events had begun when this one had ended well; 0: it failed, or never ended
 	Data  []byte `json:",omitempty"` // what is written
 	Where string // what went on between the program and the provider, see wire
@@ -36,6 +40,9 @@ func (e event) point() string {
 		return "dial, " + e.Where
 	case wireRequest, wireSent, wireAnswer:
 		return e.Where
+	}
+	if e.File == serverFile {
+		return string(e.Kind) + " to PostgreSQL, " + e.Where
 	}
 	return string(e.Kind) + " of " + e.File + ", " + e.Where
 }

@@ -73,7 +73,7 @@ func TestRowIsOnDiskBeforeTheFirstByte(t *testing.T) {
 	for n := range payments {
 		fmt.Fprintf(&rows, "%d,5.00,EUR,%s\n", n, []string{"tok_visa", "tok_visa", "tok_lost_answer", "tok_declined"}[n%4])
 	}
-	w, err := newWorld(t.TempDir(), b, rows.String())
+	w, err := newWorld(t.TempDir(), b, nil, rows.String())
 	if err != nil {
 		t.Fatal(err)
 	}

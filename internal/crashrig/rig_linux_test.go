@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	wantKills = flag.Int("crash.kills", 50, "how often the program is killed, at least, all verbs together")
+	wantKills = flag.Int("crash.kills", 30, "how often the program is killed, at least, all verbs together, with SQLite; a third as often with PostgreSQL")
 	workers   = flag.Int("crash.workers", 3, "how many runs there are at once; most of their time they wait for claims to end")
 	seed      = flag.Uint64("crash.seed", 1, "decides where recoveries are killed")
 )
@@ -144,21 +144,37 @@ func (b *bank) ledger() (l fakeprovider.Ledger, err error) {
 
 // world is one database and one bank.
 type world struct {
-	dir  string
-	bank *bank
+	dir    string
+	bank   *bank
+	server *server // nil: SQLite
+	schema string  // of the server's
 }
 
-func newWorld(dir string, b *bank, rows string) (*world, error) {
-	w := &world{dir: dir, bank: b}
+func newWorld(dir string, b *bank, p *server, rows string) (*world, error) {
+	w := &world{dir: dir, bank: b, server: p}
+	more := ""
+	if p != nil {
+		w.schema = p.newSchema()
+		more = "db_schema = \"" + w.schema + "\"\n"
+	}
 	return w, errors.Join(
 		b.control("reset", ""),
 		b.control("faults", `{"clear":true}`),
-		os.WriteFile(filepath.Join(dir, "rig.toml"), []byte(timings), 0o600),
+		os.WriteFile(filepath.Join(dir, "rig.toml"), []byte(more+timings), 0o600),
 		os.WriteFile(filepath.Join(dir, "rows.csv"), []byte("order,amount,currency,source\n"+rows), 0o600),
 	)
 }
 
+// store is SQLite's file.
 func (w *world) store() string { return filepath.Join(w.dir, "c.db") }
+
+// socket is what of the store the tracer can see.
+func (w *world) socket() string {
+	if w.server != nil {
+		return w.server.socket
+	}
+	return w.store()
+}
 
 // line is the whole command line. {rows} stands for the file of payments.
 func (w *world) line(args []string) []string {
@@ -166,8 +182,12 @@ func (w *world) line(args []string) []string {
 	for _, a := range args {
 		line = append(line, strings.ReplaceAll(a, "{rows}", filepath.Join(w.dir, "rows.csv")))
 	}
-	line = append(line, "--db", w.store(), "--output", "jsonl", "--config", filepath.Join(w.dir, "rig.toml"))
-	if args[0] != "attempts" {
+	db := w.store()
+	if w.server != nil {
+		db = w.server.url
+	}
+	line = append(line, "--db", db, "--output", "jsonl", "--config", filepath.Join(w.dir, "rig.toml"))
+	if args[0] != "migrate" {
 		line = append(line, "--provider", "standard", "--url", w.bank.url)
 	}
 	return line
@@ -194,7 +214,7 @@ func (w *world) run(ctx context.Context, args ...string) (stdout, stderr string,
 func (w *world) traced(ctx context.Context, kill int, keep bool, args ...string) (_ trace, stdout string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := json.Marshal(task{Args: w.line(args), Store: w.store(), Peer: w.bank.peer, Kill: kill, Keep: keep})
+	text, err := json.Marshal(task{Args: w.line(args), Store: w.socket(), Peer: w.bank.peer, Kill: kill, Keep: keep})
 	if err != nil {
 		return trace{}, "", err
 	}
@@ -232,6 +252,9 @@ func (w *world) traced(ctx context.Context, kill int, keep bool, args ...string)
 
 // attempts reads what is stored, from a copy, so that nothing is repaired by looking.
 func (w *world) attempts(ctx context.Context) (list []attempt.Attempt, err error) {
+	if w.server != nil {
+		return w.server.attempts(ctx, w.schema)
+	}
 	if _, err := os.Stat(w.store()); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -257,6 +280,10 @@ func (w *world) attempts(ctx context.Context) (list []attempt.Attempt, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	return all(ctx, s)
+}
+
+func all(ctx context.Context, s attempt.Store) (list []attempt.Attempt, err error) {
 	for a, err := range s.List(ctx, attempt.Filter{}) {
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 )
@@ -21,7 +22,7 @@ var errNoTrace = errors.New("no process can be traced here (ptrace, Linux 5.3 or
 // task is what the tracer does.
 type task struct {
 	Args  []string // the program and its arguments
-	Store string   // the database's file
+	Store string   // the database's file; or, of PostgreSQL, the server's socket: a path, or an address and a port
 	Peer  string   // the provider: host and port
 	Kill  int      // at which event, 1 for the first; 0: at none
 	Keep  bool     // what is written
@@ -56,7 +57,7 @@ func runTask(text string) {
 	err := json.Unmarshal([]byte(text), &t)
 	if err == nil {
 		runtime.LockOSThread() // ptrace takes orders from one thread only
-		err = (&tracer{task: t, peers: make(map[uint64]bool), begun: make(map[int]*call), trace: &seen}).run()
+		err = (&tracer{task: t, peers: make(map[uint64]string), begun: make(map[int]*call), trace: &seen}).run()
 	}
 	if err != nil {
 		seen.Failed = err.Error()
@@ -83,8 +84,8 @@ type tracer struct {
 	task
 	*trace
 	pid   int
-	peers map[uint64]bool // descriptors that lead to the provider
-	begun map[int]*call   // by thread
+	peers map[uint64]string // descriptors that lead to the provider (its address), or to PostgreSQL (serverFile)
+	begun map[int]*call     // by thread
 	wire  wire
 }
 
@@ -186,13 +187,13 @@ func (t *tracer) begins(c *call) error {
 	switch c.nr {
 	case syscall.SYS_CONNECT:
 		t.peers[c.args[0]] = t.toPeer(c.args[1], c.args[2])
-		if t.peers[c.args[0]] {
+		if t.peers[c.args[0]] == t.Peer {
 			t.add(c, event{Kind: wireDial, Where: t.wire.where()})
 		}
 	case syscall.SYS_CLOSE:
 		delete(t.peers, c.args[0])
 	case syscall.SYS_WRITE, syscall.SYS_PWRITE64, syscall.SYS_WRITEV, syscall.SYS_PWRITEV, syscall.SYS_SENDTO, syscall.SYS_SENDMSG:
-		if t.peers[c.args[0]] {
+		if t.peers[c.args[0]] == t.Peer {
 			if c.nr != syscall.SYS_WRITE {
 				return fmt.Errorf("the program writes to the provider by system call %d, which is not understood here", c.nr)
 			}
@@ -238,7 +239,9 @@ func (t *tracer) ends(c *call, result int64) error {
 	switch {
 	case c.event > 0 && t.Events[c.event-1].Kind == wireRequest && result > 0:
 		t.add(c, event{Kind: wireSent, Where: t.wire.asked + ": written"})
-	case c.nr == syscall.SYS_READ && t.peers[c.args[0]] && result > 0:
+	case c.event > 0 && t.Events[c.event-1].File == serverFile && result > 0:
+		t.add(c, event{Kind: storeWritten, File: serverFile, Where: t.wire.where()})
+	case c.nr == syscall.SYS_READ && t.peers[c.args[0]] == t.Peer && result > 0:
 		t.wire.part++
 		what := "answer arrives"
 		if t.wire.part > 1 {
@@ -272,6 +275,9 @@ var storeFiles = map[string]string{"": "db", "-wal": "wal", "-journal": "journal
 
 // file says which of the store's files a descriptor is of; empty: none.
 func (t *tracer) file(fd uint64) string {
+	if t.peers[fd] == serverFile {
+		return serverFile
+	}
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, fd))
 	if err != nil {
 		return ""
@@ -287,14 +293,26 @@ func (t *tracer) file(fd uint64) string {
 	return ""
 }
 
-// toPeer says whether an address in the program's memory is the provider's.
-func (t *tracer) toPeer(at, length uint64) bool {
-	data, err := t.memory(at, min(length, 28))
-	if err != nil || len(data) < 8 || binary.NativeEndian.Uint16(data) != syscall.AF_INET {
-		return false
+// toPeer says where an address in the program's memory leads: to the provider, to PostgreSQL, or elsewhere, which is empty.
+func (t *tracer) toPeer(at, length uint64) string {
+	data, err := t.memory(at, min(length, 110))
+	if err != nil || len(data) < 3 {
+		return ""
 	}
-	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[4:8])), binary.BigEndian.Uint16(data[2:]))
-	return addr.String() == t.Peer
+	name := ""
+	switch family := binary.NativeEndian.Uint16(data); {
+	case family == syscall.AF_UNIX:
+		name, _, _ = strings.Cut(string(data[2:]), "\x00")
+	case family == syscall.AF_INET && len(data) >= 8:
+		name = netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[4:8])), binary.BigEndian.Uint16(data[2:])).String()
+	}
+	switch name {
+	case t.Peer:
+		return t.Peer
+	case t.Store:
+		return serverFile
+	}
+	return ""
 }
 
 // memory reads the traced program's memory.

@@ -16,6 +16,7 @@ type verb struct {
 	codes   []int      // with which it ends
 	finish  []string   // what is run in the end, until it ends with 0; nil: nothing
 	endings map[string]ending
+	server  *server // nil: with SQLite
 }
 
 var paid, lost = ending{status: attempt.StatusApproved, charged: true}, ending{status: attempt.StatusAbandoned}
