@@ -9,7 +9,8 @@ type verb struct {
 	name    string
 	rows    string     // the payments
 	faults  string     // of the provider, from the beginning
-	setup   [][]string // what was done before, and ended well
+	setup   [][]string // what was done before
+	leaves  []int      // the codes with which that ended, 0 where none is said
 	heal    bool       // the provider is well from then on
 	run     []string   // is killed
 	meets   []string   // points that a run has, so that it is known to do what it is killed at
@@ -39,16 +40,16 @@ var verbs = []verb{
 	{
 		name: "reconcile", rows: "1,5.00,EUR,tok_visa\n2,6.00,EUR,tok_visa\n",
 		faults: `{"rules":[{"match":{"method":"POST"},"always":"lose-answer"},{"match":{"method":"GET"},"always":"status:503"}]}`, heal: true,
-		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}},
-		run:   []string{"reconcile", "--all"}, meets: []string{"lookup: before it is written", "lookup: answer arrives", "write of wal, lookup answered"},
+		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}}, leaves: []int{5},
+		run: []string{"reconcile", "--all"}, meets: []string{"lookup: before it is written", "lookup: answer arrives", "write of wal, lookup answered"},
 		codes:   []int{0},
 		endings: map[string]ending{"1": paid, "2": paid},
 	},
 	{
 		name: "abandon", rows: "1,5.00,EUR,tok_visa\n",
 		faults: `{"rules":[{"match":{"method":"POST"},"always":"lose-request"},{"match":{"method":"GET"},"always":"status:503"}]}`, heal: true,
-		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}},
-		run:   []string{"reconcile", "--all"}, meets: []string{"lookup: before it is written", "lookup: answer arrives", "write of wal, lookup answered"},
+		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}}, leaves: []int{5},
+		run: []string{"reconcile", "--all"}, meets: []string{"lookup: before it is written", "lookup: answer arrives", "write of wal, lookup answered"},
 		codes: []int{0, 5}, finish: []string{"reconcile", "--all"},
 		endings: map[string]ending{"1": lost},
 	},
@@ -61,15 +62,15 @@ var verbs = []verb{
 	{
 		name: "cancel", rows: "1,5.00,EUR,tok_visa\n",
 		faults: `{"rules":[{"match":{"method":"POST"},"always":"lose-answer"},{"match":{"method":"GET"},"always":"status:503"}]}`, heal: true,
-		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}},
-		run:   []string{"cancel", "1", "--reason", "out of time"}, meets: []string{"write of wal, before any request", "lookup: answer arrives", "write of wal, lookup answered"},
+		setup: [][]string{{"pay", "{rows}", "--settle", "0s"}}, leaves: []int{5},
+		run: []string{"cancel", "1", "--reason", "out of time"}, meets: []string{"write of wal, before any request", "lookup: answer arrives", "write of wal, lookup answered"},
 		codes: []int{5}, finish: []string{"reconcile", "--all"},
 		endings: map[string]ending{"1": {status: attempt.StatusApproved, charged: true, back: 500}},
 	},
 	{
 		name: "give back", rows: "1,5.00,EUR,tok_visa\n",
-		setup: [][]string{{"pay", "{rows}"}, {"cancel", "1", "--reason", "out of time"}},
-		run:   []string{"reconcile", "--all"}, meets: []string{"refund: before it is written", "refund: answer arrives", "write of wal, refund answered"},
+		setup: [][]string{{"pay", "{rows}"}, {"cancel", "1", "--reason", "out of time"}}, leaves: []int{0, 5},
+		run: []string{"reconcile", "--all"}, meets: []string{"refund: before it is written", "refund: answer arrives", "write of wal, refund answered"},
 		codes: []int{0, 5}, finish: []string{"reconcile", "--all"},
 		endings: map[string]ending{"1": {status: attempt.StatusApproved, charged: true, back: 500}},
 	},
