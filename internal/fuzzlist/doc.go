@@ -1,0 +1,3 @@
+// Package fuzzlist keeps the list of everything that reads text or bytes which somebody else wrote, and of the fuzz target that
+// each is tried by. Its test finds such functions by name and signature, so that a new one without a target fails.
+package fuzzlist
