@@ -94,8 +94,9 @@ func (s *Store) Events(ctx context.Context, id string) (events []attempt.Event, 
 	switch {
 	case err != nil:
 		return nil, err
-	case len(events) == 0:
-		return nil, unknownAttempt(id)
+	case len(events) == 0: // there is no such attempt, or its events were purged
+		_, err := s.Attempt(ctx, id)
+		return nil, err
 	}
 	return events, nil
 }

@@ -434,9 +434,7 @@ func (v *verdicts) compare(t *testing.T, order string, a attempt.Attempt) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	told, ok := v.of[order]
-	// Of a declined attempt the charge that failed is told, and no charge approved it.
-	charge := a.Status != attempt.StatusApproved || told.ChargeID == a.ChargeID
-	if !ok || told.AttemptID != a.ID || !charge || told.Outcome != a.Tell(a.UpdatedAt).Outcome.String() {
+	if !ok || told.AttemptID != a.ID || told.ChargeID != a.ChargeID || told.Outcome != a.Tell(a.UpdatedAt).Outcome.String() {
 		t.Errorf("order %s: told %+v, the store has %s %s charge %s", order, told, a.ID, a.Status, a.ChargeID)
 	}
 	if len(v.differ) > 0 {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -92,4 +93,19 @@ func (s *server) run(t *testing.T, program string, args ...string) {
 
 func (s *server) url(database string) string {
 	return "postgres://postgres@/" + database + "?sslmode=disable&host=" + s.dir
+}
+
+// pid is the number of the server's first process.
+func (s *server) pid(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(s.dir + "/data/postmaster.pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }

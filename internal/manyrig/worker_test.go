@@ -213,5 +213,9 @@ func payOne(ctx context.Context, client *payclient.Client, n int) (*verdict, err
 	case r.Open():
 		return nil, nil
 	}
-	return &verdict{intent.Order, r.Outcome.String(), r.Moved.String(), r.AttemptID, r.ChargeID}, nil
+	v := &verdict{Order: intent.Order, Outcome: r.Outcome.String(), Moved: r.Moved.String(), AttemptID: r.AttemptID}
+	if r.Outcome == payclient.Approved { // which of a refused card's charges has failed may be learnt later
+		v.ChargeID = r.ChargeID
+	}
+	return v, nil
 }
