@@ -133,7 +133,7 @@ func ownCPU(t *testing.T) time.Duration {
 func readCounters(t *testing.T, c *pgx.Conn, pid int) (n counters) {
 	t.Helper()
 	n.ownCPU = ownCPU(t)
-	for others := 1; others > 0; time.Sleep(5 * time.Millisecond) {
+	for others := 1; others > 0; time.Sleep(5 * time.Millisecond) { // polls the server
 		err := c.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()").Scan(&others)
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func readCounters(t *testing.T, c *pgx.Conn, pid int) (n counters) {
 	}
 	// A connection's processor time is told when the server's first process has seen its end: autovacuum aside, only this one is left.
 	for until := time.Now().Add(2 * time.Second); children(pid) > quietChildren && time.Now().Before(until); {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // polls /proc
 	}
 	n.serverCPU = cpuOfChildren(t, pid)
 	return n

@@ -157,7 +157,7 @@ func (r *rig) signal(w *worker, s syscall.Signal) {
 // stopHolding stops a process at a moment when it holds claims, and tells how many.
 func (r *rig) stopHolding(w *worker) int {
 	r.t.Helper()
-	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) { // the process works meanwhile
 		r.signal(w, syscall.SIGSTOP)
 		// What the server was given before is done: the claims that are there now are those that stay.
 		if n := r.held(w); n > 0 {
@@ -249,7 +249,7 @@ func (r *rig) until(n int) {
 
 func (r *rig) wait(what string, is func() bool) {
 	r.t.Helper()
-	for until := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) { // polls for what other processes do
 		if time.Now().After(until) {
 			r.t.Fatalf("not within %s: %s; %s", patience, what, r.verdicts)
 		}
@@ -304,7 +304,7 @@ func (r *rig) reconcile() {
 		if open == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // until the next question is due
 	}
 }
 

@@ -26,7 +26,7 @@ func missing(t *testing.T, why string) {
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
 	}
-	t.Skip("SKIPPED: " + why)
+	t.Skip("SKIPPED: " + why) // without PostgreSQL there is nothing to prove here
 }
 
 func startServer(t *testing.T) *server {

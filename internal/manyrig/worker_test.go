@@ -159,7 +159,7 @@ func openStore(ctx context.Context, url string) (*postgres.Store, error) {
 		if err == nil || !errors.Is(err, attempt.ErrUnavailable) || time.Now().After(until) {
 			return store, err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the server starts in another process
 	}
 }
 
