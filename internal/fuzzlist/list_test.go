@@ -36,7 +36,7 @@ var tried = map[string]string{
 	"fakeprovider.ParseScript":       "fakeprovider.FuzzParseFault",
 	"fakeprovider.parseForged":       "fakeprovider.FuzzParseFault",
 	"fakeprovider.Provider.readSome": "- takes bytes off a connection, and reads nothing in them",
-	"fakeprovider.readLines":         "- the fake's own ledger file: its journal tests cut it after every byte",
+	"fakeprovider.readLines":         "- the fake's own ledger file: its journal tests cut it at many places",
 	"fakeprovider.scanObject":        "fakeprovider.FuzzScanObject",
 	"fakeprovider.scanArray":         "fakeprovider.FuzzScanObject",
 	"fakeprovider.parseAmount":       "fakeprovider.FuzzScanObject",
