@@ -290,6 +290,9 @@ func (t *tracer) file(fd uint64) string {
 			return file
 		}
 	}
+	if strings.HasPrefix(path, t.Store+".new-") {
+		return "draft"
+	}
 	return ""
 }
 
