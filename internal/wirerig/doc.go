@@ -4,5 +4,5 @@
 // whole, and hold what the client says against the provider's ledger: see [check] in the tests.
 //
 //	go test ./internal/wirerig                  under TLS not every byte of the handshake
-//	go test ./internal/wirerig -v -cut.whole    every byte; this is the default where CI=true
+//	go test ./internal/wirerig -v -cut.whole    every byte
 package wirerig
