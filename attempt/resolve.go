@@ -159,6 +159,9 @@ func (a *Attempt) notKeepable(chargeID string, v View) string {
 	if a.Status == StatusApproved {
 		return "the order is paid by charge " + a.ChargeID
 	}
+	if slices.ContainsFunc(a.Duties, func(d Duty) bool { return d.How == HowKept && d.ChargeID != chargeID }) {
+		return "another charge of it is the order's payment"
+	}
 	for i := range v.Attempts {
 		other := &v.Attempts[i]
 		if other.ID != a.ID && (other.Status.Live() && other.Status != StatusPrepared || other.keeps()) {
