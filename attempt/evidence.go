@@ -60,6 +60,9 @@ type Evidence struct {
 
 	Fence int    `json:"fence,omitempty"` // EvidenceSends: which claim ended
 	Sends []Send `json:"sends,omitempty"` // EvidenceSends: all requests of the claim, in order
+	// Overdue, with EvidenceSends: the claim was over when its sender stopped sending, because it had stood still. A request of
+	// it may have left as late as this is stored.
+	Overdue bool `json:"overdue,omitempty"`
 
 	Lookup  LookupAnswer `json:"lookup,omitzero"`   // EvidenceLookup
 	AskedAt time.Time    `json:"asked_at,omitzero"` // EvidenceLookup: by the store's clock, before the question left

@@ -69,13 +69,15 @@ func (a *Attempt) absorbSends(e Evidence) {
 		}
 		return
 	}
-	// No request of a claim leaves after its deadline, however late its end is recorded.
+	// No request of a claim leaves after its deadline, however late its end is recorded, unless its sender says otherwise.
 	until := e.At
 	if a.UpdatedAt.After(until) { // the clock was set back since
 		until = a.UpdatedAt
 	}
 	if i >= 0 {
-		until = earlier(until, a.Claims[i].Until)
+		if !e.Overdue {
+			until = earlier(until, a.Claims[i].Until)
+		}
 		a.Claims = without(a.Claims, i)
 	} else {
 		a.Fence = e.Fence // a store that has lost the claim: what was sent under it counts all the same

@@ -81,3 +81,28 @@ func TestACallThatStoodStillDoesNotKnow(t *testing.T) {
 		s.wantCharges(1)
 	})
 }
+
+// A sender that stood still says so when it goes on: what it has sent counts from then, not from its claim's deadline.
+func TestASenderThatStoodStillSaysSo(t *testing.T) {
+	for _, still := range []time.Duration{0, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, fakeprovider.Config{}, standard.Config{NoLookup: true}, nil)
+			client := s.restart(standard.Config{NoLookup: true}, func(c *payclient.Config) {
+				c.Retries = -1
+				c.Transport = roundTripper(func(req *http.Request) (*http.Response, error) {
+					time.Sleep(still)
+					return s.bank.RoundTrip(req.WithContext(context.WithoutCancel(req.Context())))
+				})
+			})
+			s.bank.Script(fakeprovider.LoseAnswer)
+			began := time.Now()
+			res, err := client.Pay(t.Context(), order("1001"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Attempt.LastSentAt.Sub(began); got < still-time.Millisecond || got > still+time.Second {
+				t.Errorf("stood still for %s: the last send counts as of %s after the call began", still, got)
+			}
+		})
+	}
+}

@@ -16,6 +16,7 @@ func (c *Client) recordSends(s *sending, rec *attempt.Record) (*attempt.Attempt,
 	rec.ID, rec.Who, rec.Schedule = s.a.ID, c.cfg.Who, c.schedule
 	rec.Evidence.Kind, rec.Evidence.Fence, rec.Evidence.Sends = attempt.EvidenceSends, s.a.Fence, s.log
 	rec.Evidence.KeepsAnswers = c.caps.Key.KeepsEveryAnswer
+	rec.Evidence.Overdue = past(s.claimUntil, time.Now())
 	err := c.record(s.ctx, rec, s.a, latest(s.claimUntil, time.Now().Add(time.Second)))
 	if err == nil {
 		return &rec.Attempt, rec.Now, nil

@@ -19,7 +19,7 @@ var handWritten = jsonFields[attempt.Claim]() == "fence until" &&
 	jsonFields[attempt.Answer]() == "verdict reason,omitempty status_code,omitempty request_id,omitempty code,omitempty"+
 		" decline_code,omitempty charge_id,omitempty detail,omitempty money_moved,omitempty replayed,omitempty" &&
 	jsonFields[attempt.Send]() == "started_at,omitzero took,omitempty kept,omitempty charge,omitempty Answer" &&
-	jsonFields[attempt.Evidence]() == "kind fence,omitempty sends,omitempty lookup,omitzero asked_at,omitzero"+
+	jsonFields[attempt.Evidence]() == "kind fence,omitempty sends,omitempty overdue,omitempty lookup,omitzero asked_at,omitzero"+
 		" charges,omitempty answer,omitempty resolution,omitempty"
 
 // jsonFields lists the fields that encoding/json writes of a struct.
@@ -197,6 +197,7 @@ func appendEvidence(j *jsonText, e *attempt.Evidence) {
 		j.name("sends")
 		list(j, e.Sends, appendSend)
 	}
+	j.true("overdue", e.Overdue)
 	if e.Lookup != 0 {
 		j.string("lookup", e.Lookup.String())
 	}

@@ -28,7 +28,7 @@ func TestJSONTextIsEncodingJSON(t *testing.T) {
 	}
 	send := attempt.Send{StartedAt: at.Add(1), Took: time.Hour + 1, Kept: true, Charge: &charge, Answer: answer}
 	evidence := attempt.Evidence{
-		Kind: attempt.EvidenceSends, Fence: 7, Sends: []attempt.Send{send, {}}, Lookup: attempt.LookupNone, AskedAt: at,
+		Kind: attempt.EvidenceSends, Fence: 7, Sends: []attempt.Send{send, {}}, Overdue: true, Lookup: attempt.LookupNone, AskedAt: at,
 		Charges: []attempt.Charge{charge, {}}, Answer: &answer,
 		Resolution: &attempt.Resolution{Kind: attempt.ResolvedKeep, ChargeID: "ch", Why: "a < b & \"c\"", Proof: "\xff"},
 	}
