@@ -72,6 +72,9 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if made.After(end) {
 		return true
 	}
+	if r.lateWire(reference) && made.Add(onTheWay).After(end) {
+		return true // its sender had stood still, and nobody could know yet that it went on
+	}
 	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
 		return q.Reference == reference && q.Method == "POST" && contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
 	})

@@ -60,7 +60,7 @@ func (w *world) newInstance(number, life int) *instance {
 		Environment: "simulation", DeriveFrom: uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatUint(w.dice.seed, 10))),
 		Retries: p.retries, MaxConcurrent: p.permits, PreparedAfter: 3 * time.Hour, Who: i.name,
 		Breaker:  payclient.BreakerConfig{MinRequests: p.breakerRequests},
-		Observer: payclient.Observer{Sent: w.sawSend, Asked: w.sawAsked, NotRecorded: w.sawNotRecorded},
+		Observer: payclient.Observer{Sent: i.sawSend, Asked: w.sawAsked, NotRecorded: w.sawNotRecorded},
 	}
 	if w.mutant != nil && w.mutant.client != nil {
 		w.mutant.client(w, &cfg)
@@ -128,6 +128,12 @@ func (i *instance) relay(every time.Duration) {
 }
 
 const hostRelay = "host"
+
+// sawSend is told of each request of the client when it has ended: a process that stands still goes on after that.
+func (i *instance) sawSend(ctx context.Context, a attempt.Attempt, s attempt.Send) {
+	i.thaw("send " + a.Reference)
+	i.w.sawSend(ctx, a, s)
+}
 
 func (i *instance) dead() bool {
 	i.mu.Lock()
