@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -72,8 +71,7 @@ func (s *Store) open(ctx context.Context) error {
 		return errors.New("want the name of a file, not a URI")
 	}
 	if !s.readOnly {
-		now, _ := s.clock.present()
-		if err := makeWhole(ctx, s.path, now); err != nil {
+		if err := create(s.path); err != nil {
 			return err
 		}
 	}
@@ -185,44 +183,6 @@ func (s *Store) locate(ctx context.Context) error {
 		s.location = location{}
 	}
 }
-
-// makeWhole makes the database where there is none, schema included, under another name first: a process that dies meanwhile
-// leaves no half of it, which nobody could tell from a database that has lost its log. Of several that do so at once one is
-// first, and the others use what it has made. Where the file system has no hard links, the file is made empty and filled later.
-func makeWhole(ctx context.Context, path string, now time.Time) error {
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	draft := fmt.Sprintf("%s.new-%d-%d", path, os.Getpid(), drafts.Add(1))
-	defer func() { // whatever has become of it: nothing of it is used any more
-		for _, suffix := range []string{"", "-wal", "-shm"} {
-			_ = os.Remove(draft + suffix)
-		}
-	}()
-	if err := create(draft); err != nil {
-		return err
-	}
-	connector, err := newConnector(draft, false)
-	if err != nil {
-		return err
-	}
-	w := writer{db: sql.OpenDB(connector), location: new(location)}
-	err = w.transaction(ctx, lockLimit, func(tx session) error { return migrate(tx, now) })
-	// The last connection brings the log into the file and removes it. https://www.sqlite.org/wal.html#avoiding_excessively_large_wal_files
-	if err = errors.Join(err, w.close()); err != nil {
-		return err
-	}
-	if _, err := os.Stat(draft + "-wal"); err == nil {
-		return create(path) // the log is still there: what a link would name is not whole
-	}
-	switch err := os.Link(draft, path); {
-	case err == nil, errors.Is(err, os.ErrExist):
-		return nil
-	}
-	return create(path)
-}
-
-var drafts atomic.Int64 // databases made by this process
 
 // create makes the file if there is none. A file that exists is not opened here: closing it again would drop the locks
 // that other connections of this process hold on it (https://www.sqlite.org/howtocorrupt.html section 2.2).

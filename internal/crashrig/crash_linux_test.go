@@ -26,6 +26,7 @@ type table struct {
 	total    int
 	trials   int
 	survived int // runs under the tracer that no kill met
+	anew     int // half-made databases that the program left and refused
 }
 
 func (c *table) add(verb, point string) {
@@ -41,6 +42,7 @@ func (c *table) add(verb, point string) {
 func (c *table) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d kills in %d trials, up to %d in a row; %d traced runs ended by themselves\n", c.total, c.trials, deep, c.survived)
+	fmt.Fprintf(&b, "%d times a database was left half made, and refused by the next run until it was removed\n", c.anew)
 	for _, point := range slices.Sorted(maps.Keys(c.kills)) {
 		n, by := 0, []string(nil)
 		for _, verb := range slices.Sorted(maps.Keys(c.kills[point])) {
@@ -263,6 +265,7 @@ func (v verb) trial(ctx context.Context, t *testing.T, b *bank, round, n int, po
 	count.mu.Lock()
 	count.trials++
 	count.mu.Unlock()
+	defer func() { count.mu.Lock(); count.anew += u.anew; count.mu.Unlock() }()
 	err = w.until(ctx, u, v.codes, v.run)
 	if err == nil && v.finish != nil {
 		err = w.until(ctx, u, []int{0}, v.finish)
@@ -290,11 +293,40 @@ func (w *world) until(ctx context.Context, u *audit, codes []int, args []string)
 		if slices.Contains(codes, code) {
 			return nil
 		}
+		if code == 1 && strings.Contains(talk, "the file exists and holds no payments") {
+			if err := w.startAnew(ctx); err != nil {
+				return err
+			}
+			u.anew++
+			continue
+		}
 		if tries == 60 || code != 5 {
 			return fmt.Errorf("%v ends with %d: %s", args, code, talk)
 		}
 		time.Sleep(100 * time.Millisecond) // of another process's time: a claim has to end, an answer to be asked for again
 	}
+}
+
+// startAnew removes a database that was killed while it was made. The program cannot tell it from one whose log was left behind,
+// in which all its payments may be, and refuses it; a person has to say that nothing was in it. That must be so.
+func (w *world) startAnew(ctx context.Context) error {
+	list, err := w.attempts(ctx)
+	if err != nil {
+		return err
+	}
+	ledger, err := w.bank.ledger()
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 || ledger.RequestCount > 0 {
+		return fmt.Errorf("a database is refused as empty that holds %d attempts, after %d requests", len(list), ledger.RequestCount)
+	}
+	for suffix := range storeFiles {
+		if err := os.Remove(w.store() + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // The rig finds a double charge where there is one: at a provider that forgets its keys, a payment that is killed behind its

@@ -27,7 +27,7 @@ const serverFile = "postgres"
 // program can be killed.
 type event struct {
 	Kind  kind
-	File  string `json:",omitempty"` // the database's own files only: "db", "wal", "journal", "folder"; "draft": the database while it is made; "postgres": the connection to it
+	File  string `json:",omitempty"` // the database's own files only: "db", "wal", "journal", "folder"; "postgres": the connection to it
 	Ended int    `json:",omitempty"` // how many events had begun when this one had ended well; 0: it failed, or never ended
 	Data  []byte `json:",omitempty"` // what is written
 	Where string // what went on between the program and the provider, see wire

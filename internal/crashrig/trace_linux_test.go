@@ -290,9 +290,6 @@ func (t *tracer) file(fd uint64) string {
 			return file
 		}
 	}
-	if strings.HasPrefix(path, t.Store+".new-") {
-		return "draft"
-	}
 	return ""
 }
 
