@@ -184,7 +184,7 @@ var wireFaults = []wireFault{
 		return chunkedHead + wiretest.Chunk(wireCharge(q)) + wiretest.Chunk(strings.Repeat(" ", 300<<10)) + wiretest.Chunk("")
 	}), lost, attempt.ReasonUnreadable, toldUnknown, true, false},
 	{"F67 a gzip bomb", keep(func(wiretest.Request) string {
-		return wiretest.Answer(201, "application/json", gzipped(strings.Repeat(" ", 16<<20)), "Content-Encoding: gzip")
+		return wiretest.Answer(201, "application/json", gzipped(strings.Repeat(" ", 2<<20)), "Content-Encoding: gzip")
 	}), lost, attempt.ReasonUnreadable, toldUnknown, true, false},
 	{"F68 gzip that nobody asked for", keep(func(q wiretest.Request) string {
 		return wiretest.Answer(201, "application/json", gzipped(wireCharge(q)), "Content-Encoding: gzip")
