@@ -14,7 +14,8 @@ type total struct {
 	counters, faults, kills, rules        map[string]int
 	precision                             precision
 	canary                                int // violations of the world that must fail
-	simulated, took                       time.Duration
+	simulated                             float64 // hours: of many seeds they are more than a time.Duration holds
+	took                                  time.Duration
 }
 
 func newTotal() *total {
@@ -25,7 +26,7 @@ func (t *total) add(o *outcome) {
 	t.seeds++
 	t.payments += o.Payments
 	t.requests += o.Requests
-	t.simulated += o.Simulated
+	t.simulated += o.Simulated.Hours()
 	t.violations += len(o.Violations)
 	for _, v := range o.Violations {
 		t.rules[v.Rule]++
@@ -61,7 +62,7 @@ func (t *total) write(w io.Writer) {
 	row("seeds", t.seeds)
 	row("attempts (payments and refunds)", t.payments)
 	row("requests at the provider", t.requests)
-	row("simulated time", t.simulated.Round(time.Hour))
+	row("simulated time", fmt.Sprintf("%.0f years", t.simulated/24/365))
 	row("wall time", t.took.Round(time.Second))
 	row("faults", all(t.faults))
 	row("processes killed", all(t.kills))
