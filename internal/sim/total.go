@@ -13,7 +13,7 @@ type total struct {
 	seeds, payments, requests, violations int
 	counters, faults, kills, rules        map[string]int
 	precision                             precision
-	canary                                int // violations of the world that must fail
+	canary                                int     // violations of the world that must fail
 	simulated                             float64 // hours: of many seeds they are more than a time.Duration holds
 	took                                  time.Duration
 }
