@@ -67,7 +67,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := hmac.New(sha256.New, webhookKey)
 	fmt.Fprintf(h, "%s.%s.%s", req.Header.Get("webhook-id"), req.Header.Get("webhook-timestamp"), body)
 	var at int64
-	fmt.Sscan(req.Header.Get("webhook-timestamp"), &at)
+	_, _ = fmt.Sscan(req.Header.Get("webhook-timestamp"), &at)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()

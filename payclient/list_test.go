@@ -56,7 +56,7 @@ func TestListCharges(t *testing.T) {
 		}
 		// The reader may stop at any time.
 		asked = s.bank.RequestCount()
-		for range s.client.ListCharges(t.Context(), from, to) {
+		for range s.client.ListCharges(t.Context(), from, to) { //nolint:errcheck // it is left at once
 			break
 		}
 		if n := s.bank.RequestCount() - asked; n != 1 {

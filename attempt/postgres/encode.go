@@ -196,7 +196,7 @@ const (
 func onBelief(w *attempt.Write, old *attempt.Attempt, decided time.Time, lock int64) (kind, []any, error) {
 	a := w.Attempt
 	var e encoder
-	k := notOnBelief
+	var k kind
 	switch {
 	case old == nil && noResult(a) && noneRare(a) && !a.IsRefund():
 		k = writesFirst

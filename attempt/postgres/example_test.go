@@ -36,7 +36,7 @@ func ExampleStore_Tx() {
 		return
 	}
 	defer db.Close(ctx)
-	defer db.Exec(ctx, "DROP SCHEMA "+opts.Schema+" CASCADE")
+	defer func() { _, _ = db.Exec(ctx, "DROP SCHEMA "+opts.Schema+" CASCADE") }()
 
 	for range 2 {
 		start := &attempt.Start{

@@ -445,7 +445,7 @@ var mistakes = []mistake{
 	{"briefs", "no charge is a charge too", func(m *mutant) {
 		m.briefs = func(m *attempt.Memory, ids, charges []string) ([]string, []string) {
 			if slices.Contains(charges, "") {
-				for a := range m.List(ctx(), attempt.Filter{}) {
+				for a := range m.List(ctx(), attempt.Filter{}) { //nolint:errcheck // the memory store does not fail
 					if a.ChargeID == "" {
 						ids = append(slices.Clone(ids), a.ID)
 					}

@@ -88,12 +88,12 @@ func newRig(t *testing.T, s *server, name string, seed uint64) *rig {
 	go func() { served <- r.bank.Serve(serving) }()
 	t.Cleanup(func() {
 		stop()
-		<-served
+		<-served //nolint:errcheck // that it has ended is enough
 	})
 	t.Cleanup(func() {
 		for _, w := range r.workers {
 			_ = w.cmd.Process.Kill() // may have ended
-			<-w.ended
+			<-w.ended //nolint:errcheck // that it has ended is enough
 		}
 	})
 	return r
@@ -203,7 +203,7 @@ func (r *rig) run(processes int) {
 	killed := r.workers[1]
 	lost := r.stopHolding(killed)
 	r.signal(killed, syscall.SIGKILL)
-	<-killed.ended
+	<-killed.ended //nolint:errcheck // that it has ended is enough
 	r.start()
 
 	r.until(*intents / 3)

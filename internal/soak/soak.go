@@ -79,7 +79,7 @@ func startBank(faults float64) (address string, stop func() error, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(self)
+	cmd := exec.CommandContext(context.Background(), self)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%v", envBank, faults))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -290,12 +290,15 @@ func (s *soaking) settle(ctx context.Context, address string) (open int, err err
 	}
 }
 
+// talk is the client for the bank's controls.
+var talk = &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+
 func post(ctx context.Context, address, body string) error {
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(q)
+	resp, err := talk.Do(q)
 	if err != nil {
 		return err
 	}
@@ -312,7 +315,7 @@ func doubles(ctx context.Context, address string) (twice, charged int, err error
 	if err != nil {
 		return 0, 0, err
 	}
-	resp, err := http.DefaultClient.Do(q)
+	resp, err := talk.Do(q)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -55,7 +55,11 @@ func newRig(t *testing.T, secure bool) *rig {
 	server := &http.Server{Handler: r.provider, ConnContext: r.provider.ConnContext, ErrorLog: log.New(io.Discard, "", 0)}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close(); <-served; _ = r.provider.Close() })
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served //nolint:errcheck // that it has ended is enough
+		_ = r.provider.Close()
+	})
 	r.cutter = newCutter(t, address)
 
 	connect := func(retries int, noLookup bool) *payclient.Client {

@@ -255,7 +255,7 @@ func (m *matcher) check(i int, source Source) (Summary, error) {
 		l, err := r.next()
 		var one *LineError
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			m.remember.digests = append(m.remember.digests, hex.EncodeToString(digest.Sum(nil)))
 			return r.Summary(), nil
 		case errors.As(err, &one):
@@ -357,7 +357,7 @@ func (m *matcher) match(i int, source Source, checked Summary) error {
 	m.remember.start(m.remember.digests[i])
 	for {
 		l, err := r.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		var one *LineError

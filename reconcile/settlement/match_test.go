@@ -340,7 +340,7 @@ func TestEqualLinesSurvive(t *testing.T) {
 		}
 		l, err := Read(strings.NewReader(fakeHead+line), "f", Fake()), error(nil)
 		var digest string
-		for first := range l {
+		for first := range l { //nolint:errcheck // the first line is whole
 			digest = first.Digest()
 			break
 		}

@@ -115,7 +115,7 @@ func (r *Reader) Lines() iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for {
 			line, err := r.next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return
 			}
 			var one *LineError

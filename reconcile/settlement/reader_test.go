@@ -592,7 +592,7 @@ func TestNextAfterTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for range Read(bytes.NewReader([]byte(fakeHead+"x\nx\nTOTAL,2,,,,,,\n")), "f", Fake()) {
+	for range Read(bytes.NewReader([]byte(fakeHead+"x\nx\nTOTAL,2,,,,,,\n")), "f", Fake()) { //nolint:errcheck // it is left at once
 		break // an iterator that ignores the end of the loop would panic here
 	}
 }
