@@ -93,7 +93,7 @@ func newRig(t *testing.T, s *server, name string, seed uint64) *rig {
 	t.Cleanup(func() {
 		for _, w := range r.workers {
 			_ = w.cmd.Process.Kill() // may have ended
-			<-w.ended //nolint:errcheck // that it has ended is enough
+			<-w.ended                //nolint:errcheck // that it has ended is enough
 		}
 	})
 	return r
