@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/payclient"
 )
 
@@ -77,7 +76,7 @@ func (w *work) cancel(slot attempt.Slot, reason string) error {
 	}
 	rec := cancelRecord{
 		Order: slot.Order, Account: slot.Account, Purpose: slot.Purpose, Outcome: notPaid, Moved: res.Moved, Reason: res.Reason,
-		Message: cancelText(res, placeOf(w.client.Place())),
+		Message: cancelText(res, w.client.Place()),
 	}
 	if res.AttemptID != "" {
 		told := attemptRecordOf(res.Attempt, time.Now())
@@ -100,7 +99,7 @@ func (w *work) cancel(slot attempt.Slot, reason string) error {
 }
 
 // cancelText says what became of a cancelled order's money.
-func cancelText(res payclient.Result, here batch.Place) string {
+func cancelText(res payclient.Result, here attempt.Place) string {
 	switch {
 	case res.AttemptID == "":
 		return "cancelled; it was never paid for"
@@ -117,7 +116,7 @@ func cancelText(res payclient.Result, here batch.Place) string {
 		return "cancelled; money of it is there, and owed back"
 	}
 	text := fmt.Sprintf("cancelled; money of it may have moved (%s): chargeonce reconcile asks on, and gives back what turns up", reasonText(res.Reason))
-	if there := batch.PlaceOf(res.Attempt); there != here {
+	if there := res.Attempt.Place(); there != here {
 		text += fmt.Sprintf(". It was sent to %s, and this command asks %s. %s", placeText(there), placeText(here), advice(there, here))
 	}
 	return text

@@ -130,9 +130,9 @@ type paying struct {
 	totals   totals
 	progress progress
 	out      *writer
-	place    batch.Place // where this run pays
-	seen     bool        // whoever reads stderr sees the results too
-	shown    int         // refused rows told on stderr
+	place    attempt.Place // where this run pays
+	seen     bool          // whoever reads stderr sees the results too
+	shown    int           // refused rows told on stderr
 }
 
 func (p *paying) run(ctx context.Context) (err error) {
@@ -194,7 +194,7 @@ func (p *paying) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fatal(err)
 	}
-	p.place = batch.Place{Provider: caps.Name, Account: client.config.ProviderAccount, Environment: client.config.Environment}
+	p.place = attempt.Place{Provider: caps.Name, Account: client.config.ProviderAccount, Environment: client.config.Environment}
 	work := &batch.Run{
 		Client: client, Store: store, Rows: rows, Report: p.report, Concurrency: p.settings.concurrency,
 		Claim: client.config.CallTimeout + client.config.RecordTimeout, SettleFor: p.settings.settleFor,
@@ -248,7 +248,7 @@ const refusedShown = 100
 func (p *paying) report(r batch.Result) error {
 	p.totals.add(r)
 	if r.Reason == batch.Elsewhere && r.Payment != nil {
-		r.Message = elsewhere(r.Payment.AttemptID, batch.PlaceOf(r.Payment.Attempt), p.place)
+		r.Message = elsewhere(r.Payment.AttemptID, r.Payment.Attempt.Place(), p.place)
 	}
 	if r.Outcome == batch.Refused && !p.seen {
 		if p.shown++; p.shown <= refusedShown {
@@ -304,7 +304,7 @@ func (p *paying) end(stop *batch.Stop) error {
 // tellOpen says what to do about payments that are not settled.
 func (p *paying) tellOpen() {
 	here := p.totals.open - p.totals.cancelled
-	byText := func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }
+	byText := func(a, b attempt.Place) int { return strings.Compare(placeText(a), placeText(b)) }
 	for _, place := range slices.SortedFunc(maps.Keys(p.totals.places), byText) {
 		if place == p.place {
 			continue

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chargeonce/chargeonce/internal/batch"
+	"github.com/chargeonce/chargeonce/attempt"
 )
 
 // placeText names the place that a payment belongs to.
-func placeText(p batch.Place) string {
+func placeText(p attempt.Place) string {
 	text := p.Provider + ", " + p.Environment
 	if p.Account != "" {
 		text += ", account " + p.Account
@@ -17,7 +17,7 @@ func placeText(p batch.Place) string {
 }
 
 // naming returns the flags that name a place, as far as it is another than the run's.
-func naming(there, here batch.Place) string {
+func naming(there, here attempt.Place) string {
 	var flags []string
 	for _, s := range []struct{ flag, there, here string }{
 		{"--provider", there.Provider, here.Provider},
@@ -43,13 +43,13 @@ func quoted(text string) string {
 }
 
 // elsewhere says of a row whose payment is open at another place where that is, and what to do.
-func elsewhere(id string, there, here batch.Place) string {
+func elsewhere(id string, there, here attempt.Place) string {
 	return fmt.Sprintf("may have been paid at %s (attempt %s), this run pays at %s: nothing was sent. %s",
 		placeText(there), id, placeText(here), advice(there, here))
 }
 
 // advice says what to do about payments that are open at another place.
-func advice(there, here batch.Place) string {
+func advice(there, here attempt.Place) string {
 	switch {
 	case there.Provider != here.Provider:
 		return "Settle it there: " + naming(there, here)

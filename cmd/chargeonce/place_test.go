@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/money"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
@@ -31,24 +30,24 @@ func TestAnUnnamedPlaceIsTheClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := s.clientConfig(adapter, url)
-		if got, want := (batch.Place{Provider: "standard", Account: cfg.ProviderAccount, Environment: cfg.Environment}), batch.PlaceOf(started.Attempt); got != want {
+		if got, want := (attempt.Place{Provider: "standard", Account: cfg.ProviderAccount, Environment: cfg.Environment}), started.Attempt.Place(); got != want {
 			t.Errorf("%s: %+v, want %+v", url, got, want)
 		}
 	}
 }
 
 func TestWhatToDoAboutAnotherPlace(t *testing.T) {
-	here := batch.Place{Provider: "standard", Account: "acct_1", Environment: "a.example"}
+	here := attempt.Place{Provider: "standard", Account: "acct_1", Environment: "a.example"}
 	for _, c := range []struct {
-		there batch.Place
+		there attempt.Place
 		want  string
 	}{
-		{batch.Place{Provider: "fake", Account: "acct_1", Environment: "test"}, "Settle it there: --provider fake --environment test"},
-		{batch.Place{Provider: "standard", Account: "shop 2", Environment: "a.example"},
+		{attempt.Place{Provider: "fake", Account: "acct_1", Environment: "test"}, "Settle it there: --provider fake --environment test"},
+		{attempt.Place{Provider: "standard", Account: "shop 2", Environment: "a.example"},
 			"Settle it with the token of that account; or, if this token is only a new one of the same account, add --provider-account 'shop 2'"},
-		{batch.Place{Provider: "standard", Account: "acct_1", Environment: "b.example/v1"},
+		{attempt.Place{Provider: "standard", Account: "acct_1", Environment: "b.example/v1"},
 			"Settle it with the old address (--url); or, if the provider has only moved, add --environment b.example/v1"},
-		{batch.Place{Provider: "standard", Account: "", Environment: "b.example"},
+		{attempt.Place{Provider: "standard", Account: "", Environment: "b.example"},
 			"Settle it with the old address (--url) and the old token; or, if only the provider's address and the token have changed, add --environment b.example --provider-account ''"},
 	} {
 		if got := advice(c.there, here); got != c.want {

@@ -91,7 +91,7 @@ type standing struct {
 	AskingEnded int `json:"asking_ended"` // of the open ones, those that a person has to decide about
 	Elsewhere   int `json:"elsewhere"`    // of all these attempts, those of other places
 
-	places map[batch.Place]int
+	places map[attempt.Place]int
 	notDue int       // of the open ones here, those that nobody was to look at yet
 	next   time.Time // of those, when the first is
 	todo   []string  // what is to be done
@@ -107,7 +107,7 @@ var reconcileColumns = []column{
 // reconciling is one run of reconcile.
 type reconciling struct {
 	*work
-	here  batch.Place
+	here  attempt.Place
 	watch bool
 
 	mu      sync.Mutex // guards all below, and the output
@@ -122,7 +122,7 @@ type reconciling struct {
 
 func (w *work) reconcile(watch, all bool) error {
 	r := &reconciling{
-		work: w, here: placeOf(w.client.Place()), watch: watch, told: make(map[string]attempt.LookupAnswer),
+		work: w, here: w.client.Place(), watch: watch, told: make(map[string]attempt.LookupAnswer),
 		out: newWriter(w.out, w.settings.output, reconcileColumns...),
 	}
 	r.out.flush = true
@@ -403,7 +403,7 @@ func (s *standing) text(watched bool) string {
 			text += ": --all asks now"
 		}
 	}
-	for _, place := range slices.SortedFunc(maps.Keys(s.places), func(a, b batch.Place) int { return strings.Compare(placeText(a), placeText(b)) }) {
+	for _, place := range slices.SortedFunc(maps.Keys(s.places), func(a, b attempt.Place) int { return strings.Compare(placeText(a), placeText(b)) }) {
 		text += fmt.Sprintf("; %d at another place, %s, where this command does not ask", s.places[place], placeText(place))
 	}
 	return text
@@ -424,10 +424,10 @@ func (s *standing) do(format string, args ...any) {
 
 // stand reads what is open and owed.
 func (r *reconciling) stand(ctx context.Context) (standing, error) {
-	s := standing{places: make(map[batch.Place]int)}
+	s := standing{places: make(map[attempt.Place]int)}
 	now := time.Now()
 	elsewhere := func(a attempt.Attempt) bool {
-		at := batch.PlaceOf(a)
+		at := a.Place()
 		if at == r.here {
 			return false
 		}

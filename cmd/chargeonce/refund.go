@@ -275,7 +275,7 @@ func (r *refunding) failed(res payclient.Result, err error) error {
 	case errors.Is(err, attempt.ErrUnavailable):
 		return fatal(err)
 	case errors.As(err, &conflict) && conflict.Differs == "provider":
-		there, here := batch.PlaceOf(conflict.Attempt), placeOf(r.client.Place())
+		there, here := conflict.Attempt.Place(), r.client.Place()
 		err = fmt.Errorf("attempt %s was paid at %s, this command refunds at %s. Name its place: %s", conflict.Attempt.ID, placeText(there), placeText(here), naming(there, here))
 	}
 	return r.refuse(withoutCards(err))

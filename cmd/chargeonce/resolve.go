@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/internal/batch"
 )
 
 // decision is what a person may decide, as the command line writes it.
@@ -198,7 +197,7 @@ func (r *resolving) chooseCharge(a attempt.Attempt) {
 
 // ask asks the provider about the attempt and records the answer.
 func (r *resolving) ask(ctx context.Context, store attempt.Store, client *connection, a attempt.Attempt) (attempt.Attempt, error) {
-	if here, there := placeOf(client.Place()), batch.PlaceOf(a); here != there {
+	if here, there := client.Place(), a.Place(); here != there {
 		return a, provider(fmt.Errorf("attempt %s belongs to %s, this command asks %s: nothing was decided. Name its place (%s), or decide with --offline",
 			a.ID, placeText(there), placeText(here), naming(there, here)))
 	}
@@ -226,8 +225,6 @@ func (r *resolving) ask(ctx context.Context, store attempt.Store, client *connec
 	}
 	return rec.Attempt, nil
 }
-
-func placeOf(p attempt.Place) batch.Place { return batch.Place(p) }
 
 // news tells whether something is known of an attempt that was not: more than that the provider has said the same once more.
 func news(before, after attempt.Attempt) bool {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
-	"github.com/chargeonce/chargeonce/internal/batch"
 )
 
 // show writes an attempt and its history for a person.
@@ -38,7 +37,7 @@ func (a *app) show(ctx context.Context, store attempt.Store, one attempt.Attempt
 		field("last answer", strings.Join(nonEmpty([]string{fmt.Sprint(r.StatusCode), r.Code, r.Detail}), ", "))
 	}
 	field("decline code", r.DeclineCode)
-	field("provider", placeText(batch.PlaceOf(one)))
+	field("provider", placeText(one.Place()))
 	if one.IsRefund() {
 		field("refund at it", r.ProviderID)
 	} else {

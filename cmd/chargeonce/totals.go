@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/internal/batch"
 	"github.com/chargeonce/chargeonce/money"
 )
@@ -18,11 +19,11 @@ type totals struct {
 	sums      map[sumKey]*sum
 	existing  int // told from the store
 
-	open      int                 // money may have moved
-	cancelled int                 // of those, the ones whose order was cancelled
-	places    map[batch.Place]int // of those, the ones that may be open at another place than this run's
-	provider  int                 // refused for configuration or credentials
-	rejected  int                 // refused by the provider as malformed
+	open      int                   // money may have moved
+	cancelled int                   // of those, the ones whose order was cancelled
+	places    map[attempt.Place]int // of those, the ones that may be open at another place than this run's
+	provider  int                   // refused for configuration or credentials
+	rejected  int                   // refused by the provider as malformed
 
 	notSent string          // why the first row was not sent that was tried
 	reasons map[string]bool // of the rows that were not sent
@@ -63,9 +64,9 @@ func (t *totals) add(r batch.Result) {
 		}
 		if at != nil {
 			if t.places == nil {
-				t.places = make(map[batch.Place]int)
+				t.places = make(map[attempt.Place]int)
 			}
-			t.places[batch.PlaceOf(at.Attempt)]++
+			t.places[at.Attempt.Place()]++
 		}
 	case r.ProviderFault():
 		t.provider++

@@ -100,13 +100,13 @@ func (p *payment) before(intent *attempt.Intent) (known payclient.Result, done b
 // any more is taken for the same, as the client does.
 func (p *payment) same(a attempt.Attempt) bool {
 	same, known := p.run.Digester.Same(a.Source, p.row.Intent.Source)
-	return (same || !known) && a.Amount == p.row.Intent.Amount && PlaceOf(a) == p.run.Place
+	return (same || !known) && a.Amount == p.row.Intent.Amount && a.Place() == p.run.Place
 }
 
 // differs names what an attempt that is not the row's own has otherwise, in the words of [attempt.ConflictError].
 func (p *payment) differs(a attempt.Attempt) string {
 	switch {
-	case PlaceOf(a) != p.run.Place:
+	case a.Place() != p.run.Place:
 		return "provider"
 	case a.Amount != p.row.Intent.Amount:
 		return "amount"

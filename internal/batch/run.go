@@ -49,8 +49,8 @@ type Run struct {
 	CanAsk bool
 	// RetryDeclined starts declined and rejected rows anew: those that were that when the run began.
 	RetryDeclined bool
-	// Place is where the client pays.
-	Place Place
+	// Place is where the client pays. What was sent to another is never sent here, and never told as paid here.
+	Place attempt.Place
 	// Digester recognises the rows' sources, as the client does.
 	Digester attempt.Digester
 	// Waits is told of waits, once of each, by several goroutines. Nil: nobody wants to know.
@@ -64,16 +64,6 @@ type Run struct {
 	told  atomic.Int64 // local Unix nanoseconds: when it was last told that the breaker is open
 	tally tally
 }
-
-// Place is where payments are made. What was sent to one place is never sent to another, and never told as paid there.
-type Place struct {
-	Provider    string
-	Account     string // at the provider
-	Environment string
-}
-
-// PlaceOf returns the place that an attempt belongs to.
-func PlaceOf(a attempt.Attempt) Place { return Place{a.Provider, a.ProviderAccount, a.Environment} }
 
 // maxWaiting bounds the rows that have begun or ended and are not reported yet, because one before them has not ended.
 const maxWaiting = 4096

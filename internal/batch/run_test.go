@@ -88,7 +88,7 @@ func (b *bench) run(text string) *run {
 	r.Run = batch.Run{
 		Client: b.client(), Store: b.store, Rows: rows, Concurrency: 4, Claim: 15 * time.Second, SettleFor: 10 * time.Second,
 		BreakerWait: 15 * time.Second, CanAsk: true,
-		Place: batch.Place{
+		Place: attempt.Place{
 			Provider: standard.Name, Account: b.cfg.Provider.Capabilities().CredentialID,
 			Environment: strings.TrimPrefix(b.cfg.BaseURL, "http://"),
 		},
@@ -639,7 +639,7 @@ func TestAPaymentOpenElsewhereIsUnknown(t *testing.T) {
 		moved := b.run("1,1.00,EUR,tok_visa\n2,1.00,EUR,tok_never_arrives\n3,2.00,EUR,tok_visa\n5,1.00,EUR,tok_visa\n")
 		b.want(moved, moved.Do(t.Context(), t.Context()),
 			"1 refused (existing) already_paid, 2 unknown (existing) provider_changed, 3 refused (existing) conflict, 5 approved")
-		if r := moved.results[1]; !r.Open() || r.Payment == nil || batch.PlaceOf(r.Payment.Attempt).Environment != "127.0.0.1" || !r.KnownBefore {
+		if r := moved.results[1]; !r.Open() || r.Payment == nil || r.Payment.Attempt.Place().Environment != "127.0.0.1" || !r.KnownBefore {
 			t.Errorf("%+v; want the payment at the first place, open", r)
 		}
 		if n := len(elsewhere.Charges()); n != 1 || elsewhere.RequestCount() != 1 {
