@@ -3,10 +3,7 @@ package events
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/signing"
 )
 
 // WebhookConfig configures [Webhook]. URL, Secrets and Attempts are required.
@@ -117,19 +115,8 @@ func keysOf(secrets []Secret) (keys [][]byte, err error) {
 	case n > maxSecrets:
 		fail("Secrets: %d, want at most %d", n, maxSecrets)
 	}
-	for i, s := range secrets {
-		key, err := s.key()
-		if err != nil {
-			fail("Secrets[%d]: %w", i, err)
-			continue
-		}
-		for _, other := range keys {
-			if hmac.Equal(other, key) {
-				fail("Secrets[%d]: given twice", i)
-			}
-		}
-		keys = append(keys, key)
-	}
+	keys, mistakes := signing.Keys(secrets)
+	errs = append(errs, mistakes...)
 	return keys, errors.Join(errs...)
 }
 
@@ -244,10 +231,7 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) (int, error)
 func (w *webhook) sign(id, timestamp string, body []byte) string {
 	signatures := make([]string, len(w.keys))
 	for i, key := range w.keys {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(id + "." + timestamp + "."))
-		mac.Write(body)
-		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+		signatures[i] = signing.Sign(key, id, timestamp, body)
 	}
 	return strings.Join(signatures, " ")
 }

@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/signing"
 )
 
 // DefaultTolerance is how far an event's timestamp may be from the present, to either side. The specification names no
@@ -28,7 +27,6 @@ const (
 const (
 	maxSignatures = 4096 // bytes of the header: more than forty signatures
 	maxTimestamp  = 12   // digits
-	version       = "v1,"
 )
 
 // Standard verifies events as Standard Webhooks 1.0.0 signs them
@@ -45,23 +43,11 @@ type Standard struct {
 func NewStandard(tolerance time.Duration, secrets ...Secret) (*Standard, error) {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	var keys [][]byte
 	if len(secrets) == 0 {
 		fail("Secrets: none, want at least one")
 	}
-	for i, s := range secrets {
-		key, err := s.key()
-		if err != nil {
-			fail("Secrets[%d]: %w", i, err)
-			continue
-		}
-		for _, other := range keys {
-			if hmac.Equal(other, key) {
-				fail("Secrets[%d]: given twice", i)
-			}
-		}
-		keys = append(keys, key)
-	}
+	keys, mistakes := signing.Keys(secrets)
+	errs = append(errs, mistakes...)
 	switch {
 	case tolerance < 0:
 		fail("Tolerance: %s is negative", tolerance)
@@ -126,7 +112,7 @@ func only(header http.Header, name string, most int, allowed func(byte) bool) (s
 func (s *Standard) signed(id, timestamp string, body []byte, signatures string) bool {
 	good := false
 	for _, key := range s.keys() {
-		want := []byte(sign(key, id, timestamp, body))
+		want := []byte(signing.Sign(key, id, timestamp, body))
 		for signature := range strings.SplitSeq(signatures, " ") {
 			if hmac.Equal([]byte(signature), want) {
 				good = true
@@ -134,12 +120,4 @@ func (s *Standard) signed(id, timestamp string, body []byte, signatures string) 
 		}
 	}
 	return good
-}
-
-// sign returns an entry of the signature header.
-func sign(key []byte, id, timestamp string, body []byte) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + timestamp + "."))
-	mac.Write(body)
-	return version + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
