@@ -16,7 +16,6 @@ import (
 // bank is what a provider holds: it books whatever it is asked to, a refund above its charge too, so that only the records
 // can keep money from leaving twice.
 type bank struct {
-	t       *rapid.T
 	entries []*entry
 }
 
@@ -58,7 +57,6 @@ type order struct {
 	slot     attempt.Slot
 	schedule *attempt.Schedule
 	closed   bool
-	claimed  map[string]int // claims granted, by attempt
 	final    map[string]attempt.Status
 }
 
@@ -322,8 +320,8 @@ func (o *order) checkOne(v attempt.View, a attempt.Attempt) {
 func TestProperty_Orders(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := &order{
-			shop: open(t), t: rt, bank: &bank{t: rt}, slot: attempt.Slot{Order: "1001", Purpose: attempt.PurposeCharge},
-			schedule: &attempt.Schedule{First: firstCheck, Rule: *usualRule}, claimed: map[string]int{}, final: map[string]attempt.Status{},
+			shop: open(t), t: rt, bank: &bank{}, slot: attempt.Slot{Order: "1001", Purpose: attempt.PurposeCharge},
+			schedule: &attempt.Schedule{First: firstCheck, Rule: *usualRule}, final: map[string]attempt.Status{},
 		}
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			o.step()

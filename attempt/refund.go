@@ -171,6 +171,19 @@ func (v View) withRefund(refund *Attempt, now time.Time) (charge Attempt, duties
 	return charge, duties, true
 }
 
+// withCharge adds the write of the charge attempt to that of its refund, if the refund's change concerns it.
+func (v View) withCharge(writes []Write, refund *Attempt, schedule *Schedule, who string) []Write {
+	charge, duties, changed := v.withRefund(refund, v.Now)
+	if !changed {
+		return writes
+	}
+	old, _ := v.Find(charge.ID)
+	if schedule != nil {
+		schedule.plan(&charge, v.Now, false)
+	}
+	return append(writes, change(old.Version, old.Status, &charge, WhatRefunded, who, v.Now, nil, duties))
+}
+
 // refundedInFull tells whether nothing of the charge is left.
 func (c Charge) refundedInFull() bool {
 	return c.Status == ChargeSucceeded && c.Amount.Valid() && c.Amount.Minor() > 0 && c.Refunded >= c.Amount.Minor()

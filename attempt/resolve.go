@@ -85,9 +85,8 @@ func (r *Resolve) Do(v View) ([]Write, error) {
 		r.Attempt.NextCheckAt = v.Now
 	}
 	writes := []Write{change(before.Version, before.Status, &r.Attempt, WhatResolved, r.Who, v.Now, &e, r.Duties)}
-	if charge, duties, changed := v.withRefund(&r.Attempt, v.Now); changed && before.IsRefund() {
-		old, _ := v.Find(charge.ID)
-		writes = append(writes, change(old.Version, old.Status, &charge, WhatRefunded, r.Who, v.Now, nil, duties))
+	if before.IsRefund() {
+		writes = v.withCharge(writes, &r.Attempt, nil, r.Who)
 	}
 	return writes, nil
 }

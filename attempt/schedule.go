@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -59,7 +60,7 @@ func (s *Schedule) plan(a *Attempt, now time.Time, due bool) {
 	case !due:
 	case !a.ClaimedUntil(now).IsZero():
 		a.NextCheckAt = a.ClaimedUntil(now)
-	case s.CannotAsk || now.Sub(a.LastPossibleSend()) >= orElse(s.AskFor, DefaultAskFor) && !s.couldAbandonAt(a).After(now):
+	case s.CannotAsk || now.Sub(a.LastPossibleSend()) >= cmp.Or(s.AskFor, DefaultAskFor) && !s.couldAbandonAt(a).After(now):
 		a.NextCheckAt = time.Time{}
 		if a.AskingEndedAt.IsZero() {
 			a.AskingEndedAt = now
@@ -154,7 +155,7 @@ func (s *Schedule) watchAt(a *Attempt, now time.Time, due bool) time.Time {
 	if !due && a.reversedByHearsay() {
 		return now
 	}
-	if age >= orElse(s.WatchFor, DefaultWatchFor) {
+	if age >= cmp.Or(s.WatchFor, DefaultWatchFor) {
 		return time.Time{}
 	}
 	wait := min(max(age/2, time.Hour), 3*24*time.Hour)
@@ -204,11 +205,4 @@ func spread(id string, n int, wait time.Duration) time.Duration {
 	_, _ = h.Write([]byte(id))
 	_, _ = h.Write([]byte{byte(n), byte(n >> 8)})
 	return time.Duration(h.Sum64() % uint64(wait/10)).Truncate(time.Microsecond) //nolint:gosec // below wait/10
-}
-
-func orElse(d, zero time.Duration) time.Duration {
-	if d == 0 {
-		return zero
-	}
-	return d
 }

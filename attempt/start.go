@@ -536,13 +536,5 @@ func (r *Record) Do(v View) ([]Write, error) {
 	if !before.IsRefund() {
 		return r.room[:], nil
 	}
-	charge, duties, changed := v.withRefund(&r.Attempt, v.Now)
-	if !changed {
-		return r.room[:], nil
-	}
-	old, _ := v.Find(charge.ID)
-	if r.Schedule != nil {
-		r.Schedule.plan(&charge, v.Now, false)
-	}
-	return append(r.room[:], change(old.Version, old.Status, &charge, WhatRefunded, r.Who, v.Now, nil, duties)), nil
+	return v.withCharge(r.room[:], &r.Attempt, r.Schedule, r.Who), nil
 }

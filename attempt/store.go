@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -185,6 +186,35 @@ type Step struct {
 
 	Err error // set by Apply
 }
+
+// Decide runs the step on what its slot holds and checks what it wants to write, see [CheckWrites]: for stores. Its error is
+// always a [StepError], also where Do has panicked.
+func (s *Step) Decide(slot Slot, v View) (writes []Write, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			writes, err = nil, &StepError{Err: fmt.Errorf("the step panicked: %v", p), Panicked: p}
+		}
+	}()
+	writes, err = s.Do(v)
+	if err == nil {
+		err = CheckWrites(slot, v, writes)
+	}
+	if err != nil {
+		return nil, &StepError{Err: err}
+	}
+	return writes, nil
+}
+
+// StepError is an error that a step has brought about itself: nothing was written for it, and other steps are not concerned.
+type StepError struct {
+	Err      error
+	Panicked any // what Do panicked with, to be passed on to the caller whose step it is
+}
+
+func (e *StepError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *StepError) Unwrap() error { return e.Err }
 
 // Write is one attempt's new state and the event that tells of it. Version 1 is inserted; any other replaces the version
 // before it. The attempt is the step's: a store that keeps it keeps a copy.

@@ -52,7 +52,7 @@ func (c *Client) CancelOrder(ctx context.Context, slot attempt.Slot, why string)
 	if err != nil {
 		view = step.View // cancelled it is: that much is stored
 	}
-	r := tellCancelled(view)
+	r := tellSlot(view)
 	r.RecordErr = errors.Join(notRecorded...)
 	return r, nil
 }
@@ -72,7 +72,7 @@ func (c *Client) CancelOrderTx(ctx context.Context, tx attempt.Tx, slot attempt.
 	if err := tx.ApplyTx(ctx, step.Step()); err != nil {
 		return Result{}, fmt.Errorf("order %s: cancel: %w", step.Slot, err)
 	}
-	return tellCancelled(step.View), nil
+	return tellSlot(step.View), nil
 }
 
 func (c *Client) cancelling(slot attempt.Slot, why string) (*attempt.Cancel, error) {
@@ -83,8 +83,8 @@ func (c *Client) cancelling(slot attempt.Slot, why string) (*attempt.Cancel, err
 	return step, nil
 }
 
-// tellCancelled tells of a closed slot.
-func tellCancelled(v attempt.View) Result {
+// tellSlot tells of a slot that has an attempt, or is closed.
+func tellSlot(v attempt.View) Result {
 	standing, ok := v.Standing()
 	if !ok {
 		return Result{Moved: MovedNo, Reason: attempt.ReasonOrderCancelled, Existing: true, notPaid: true, CancelledAt: v.ClosedAt}

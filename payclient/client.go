@@ -541,16 +541,10 @@ func (c *Client) status(ctx context.Context, slot attempt.Slot) (Result, attempt
 }
 
 func statusOf(slot attempt.Slot, view attempt.View) (Result, error) {
-	speaks, ok := view.Standing()
-	switch {
-	case ok:
-		r := resultOf(&speaks, view.Now)
-		r.Existing = true
-		return r, nil
-	case !view.ClosedAt.IsZero():
-		return tellCancelled(view), nil
+	if len(view.Attempts) == 0 && view.ClosedAt.IsZero() {
+		return Result{}, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
 	}
-	return Result{}, fmt.Errorf("order %s: %w", slot, attempt.ErrNotFound)
+	return tellSlot(view), nil
 }
 
 // Check tells how a slot stands and asks the provider first, if the attempt is open, or money may still turn up on it, and this

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,25 +90,17 @@ const (
 // leastListLease is the shortest lease of a batch that is listed: some hundred pages, and as many commits.
 const leastListLease = 10 * time.Minute
 
-func orDefault[T comparable](v, standard T) T {
-	var zero T
-	if v == zero {
-		return standard
-	}
-	return v
-}
-
 func (c Config) withDefaults() Config {
-	c.Concurrency = orDefault(c.Concurrency, DefaultConcurrency)
-	c.Batch = orDefault(c.Batch, DefaultBatch)
-	c.Lease = orDefault(c.Lease, DefaultLease)
-	c.AskTimeout = orDefault(c.AskTimeout, DefaultAskTimeout)
-	c.Every = orDefault(c.Every, DefaultEvery)
-	c.ListFrom = orDefault(c.ListFrom, DefaultListFrom)
-	c.ListBatch = orDefault(c.ListBatch, DefaultListBatch)
-	c.ListMargin = orDefault(c.ListMargin, DefaultListMargin)
-	c.Policy.LateMoney = orDefault(c.Policy.LateMoney, LateRefund)
-	c.Who = orDefault(c.Who, "reconciler")
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.Batch = cmp.Or(c.Batch, DefaultBatch)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.AskTimeout = cmp.Or(c.AskTimeout, DefaultAskTimeout)
+	c.Every = cmp.Or(c.Every, DefaultEvery)
+	c.ListFrom = cmp.Or(c.ListFrom, DefaultListFrom)
+	c.ListBatch = cmp.Or(c.ListBatch, DefaultListBatch)
+	c.ListMargin = cmp.Or(c.ListMargin, DefaultListMargin)
+	c.Policy.LateMoney = cmp.Or(c.Policy.LateMoney, LateRefund)
+	c.Who = cmp.Or(c.Who, "reconciler")
 	return c
 }
 
@@ -201,7 +194,7 @@ func scheduleMistakes(s attempt.Schedule) (errs []error) {
 			fail("schedule: the wait number %d is %s, want more than nothing", i+1, wait)
 		}
 	}
-	after, askFor := s.Rule.After, orDefault(s.AskFor, attempt.DefaultAskFor)
+	after, askFor := s.Rule.After, cmp.Or(s.AskFor, attempt.DefaultAskFor)
 	switch {
 	case s.CannotAsk:
 	case after <= 0: // nothing is abandoned without a person

@@ -117,8 +117,8 @@ func (s *Store) finish(ctx context.Context, outcome bool, items []*item) {
 
 // unavailableUnlessOwn leaves a step's own error as it is.
 func (s *Store) unavailableUnlessOwn(err error) error {
-	if own := (*stepError)(nil); errors.As(err, &own) {
-		return own.err
+	if own := (*attempt.StepError)(nil); errors.As(err, &own) {
+		return own.Err
 	}
 	return s.unavailable(err)
 }
@@ -163,12 +163,12 @@ func timeFor(items []*item) time.Duration {
 
 // verdict sets what became of a try.
 func (i *item) verdict(err error) {
-	own := (*stepError)(nil)
+	own := (*attempt.StepError)(nil)
 	switch {
 	case err == nil:
 		return
 	case errors.As(err, &own):
-		i.err, i.panicked = own, own.panicked
+		i.err, i.panicked = own, own.Panicked
 	case errors.Is(err, attempt.ErrNotDurable):
 		i.err = err
 	case errors.Is(err, errHeld), passing(err):

@@ -48,7 +48,7 @@ func (s *Store) believe(step *attempt.Step) belief {
 	if v.Now, v.Latest, known = s.clock.present(); !known {
 		return belief{}
 	}
-	writes, err := decide(step, slot, v)
+	writes, err := step.Decide(slot, v)
 	if err != nil || len(writes) != 1 || writes[0].Attempt == nil || old != nil && writes[0].Attempt.ID != old.ID {
 		return belief{}
 	}
@@ -64,23 +64,6 @@ func (s *Store) believe(step *attempt.Step) belief {
 		return belief{}
 	}
 	return b
-}
-
-// decide calls the step and checks what it wants to write.
-func decide(step *attempt.Step, slot attempt.Slot, v attempt.View) (writes []attempt.Write, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			writes, err = nil, &stepError{err: fmt.Errorf("the step panicked: %v", p), panicked: p}
-		}
-	}()
-	writes, err = step.Do(v)
-	if err == nil {
-		err = attempt.CheckWrites(slot, v, writes)
-	}
-	if err != nil {
-		return nil, &stepError{err: err}
-	}
-	return writes, nil
 }
 
 // renew decides anew what has waited in the queue for so long that it would not be written.

@@ -10,15 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// stepError is an error that a step has brought about itself: nothing was written for it, and no other step is concerned.
-type stepError struct {
-	err      error
-	panicked any // what Do panicked with, to be passed on to the caller whose step it is
-}
-
-func (e *stepError) Error() string { return e.err.Error() }
-func (e *stepError) Unwrap() error { return e.err }
-
 // errHeld: somebody else is working on the slot or the event. Nothing was written; to be tried again in a moment.
 var errHeld = errors.New("another transaction holds it")
 
@@ -52,7 +43,7 @@ func code(err error) string {
 func passing(err error) bool {
 	c := code(err)
 	if c == "" {
-		return !errors.As(err, new(*rowError)) && !errors.As(err, new(*stepError))
+		return !errors.As(err, new(*rowError)) && !errors.As(err, new(*attempt.StepError))
 	}
 	switch c[:2] {
 	case "08", "53", "57", "58": // connection, resources, operator's intervention, system

@@ -224,7 +224,7 @@ func (s *Store) storable(step *attempt.Step) error {
 	}
 	for _, t := range texts {
 		if !storable(t) {
-			return &stepError{err: fmt.Errorf("%q is no text that PostgreSQL can store", t)}
+			return &attempt.StepError{Err: fmt.Errorf("%q is no text that PostgreSQL can store", t)}
 		}
 	}
 	return nil
@@ -242,7 +242,7 @@ func (x *change) readSlot(row []any) (err error) {
 }
 
 func notFound(id string) error {
-	return &stepError{err: fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound)}
+	return &attempt.StepError{Err: fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound)}
 }
 
 // decideLoaded runs a step on what was loaded and makes the statements that write what it decided.
@@ -258,7 +258,7 @@ func (s *Store) decideLoaded(x *change, told moment) error {
 		}
 	}
 	if step.Once != nil && x.seen && (x.noteOf != "" || step.ID == "") {
-		return &stepError{err: fmt.Errorf("%s %s: %w", step.Once.Scope, step.Once.ID, attempt.ErrSeen)}
+		return &attempt.StepError{Err: fmt.Errorf("%s %s: %w", step.Once.Scope, step.Once.ID, attempt.ErrSeen)}
 	}
 	if step.ID == "" {
 		x.slot.name = step.Slot
@@ -266,18 +266,18 @@ func (s *Store) decideLoaded(x *change, told moment) error {
 	v := s.clock.view(x.slot, x.found, told.server, x.known)
 	x.effects.slot = x.slot.name
 	if step.Do != nil {
-		writes, err := decide(step, x.slot.name, v)
+		writes, err := step.Decide(x.slot.name, v)
 		if err != nil {
 			return err
 		}
 		x.effects.writes = writes
 		if err := s.encode(x, writes); err != nil {
-			return &stepError{err: err}
+			return &attempt.StepError{Err: err}
 		}
 	}
 	if step.Once != nil {
 		if err := s.keepNote(step, x, v.Now); err != nil {
-			return &stepError{err: err}
+			return &attempt.StepError{Err: err}
 		}
 	}
 	if len(x.writes) > 0 && !told.durable && x.item != nil {

@@ -57,9 +57,9 @@ type hostTx struct {
 // ApplyTx implements [attempt.Tx].
 func (t hostTx) ApplyTx(ctx context.Context, step *attempt.Step) error {
 	err := t.apply(ctx, step)
-	if own := (*stepError)(nil); errors.As(err, &own) && own.panicked != nil {
-		step.Err = own.err
-		panic(own.panicked)
+	if own := (*attempt.StepError)(nil); errors.As(err, &own) && own.Panicked != nil {
+		step.Err = own.Err
+		panic(own.Panicked)
 	}
 	step.Err = t.s.unavailableUnlessOwn(err)
 	return step.Err

@@ -258,8 +258,8 @@ func (s *Store) runItem(tx session, i *item) error {
 	}
 	i.written = effects{}
 	done, err := s.runStep(tx, i.step, &i.belief)
-	if failed := (*stepError)(nil); errors.As(err, &failed) {
-		i.err, i.panicked = failed.err, failed.panicked
+	if failed := (*attempt.StepError)(nil); errors.As(err, &failed) {
+		i.err, i.panicked = failed.Err, failed.Panicked
 		return nil
 	}
 	i.written = done

@@ -28,10 +28,10 @@ func checkUnseen(tx session, step *attempt.Step) error {
 			return err
 		}
 		if slot == 0 {
-			return &stepError{err: notFound(step.ID)}
+			return &attempt.StepError{Err: notFound(step.ID)}
 		}
 	}
-	return &stepError{err: fmt.Errorf("%s %s: %w", step.Once.Scope, step.Once.ID, attempt.ErrSeen)}
+	return &attempt.StepError{Err: fmt.Errorf("%s %s: %w", step.Once.Scope, step.Once.ID, attempt.ErrSeen)}
 }
 
 // keepNote keeps what makes a step happen once.

@@ -7,15 +7,6 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
-// stepError is an error that a step has brought about itself: nothing was written for it, and other steps are not concerned.
-type stepError struct {
-	err      error
-	panicked any // what Do panicked with, to be passed on to the caller whose step it is
-}
-
-func (e *stepError) Error() string { return e.err.Error() }
-func (e *stepError) Unwrap() error { return e.err }
-
 // effects are what a step has written.
 type effects struct {
 	slot   attempt.Slot
@@ -58,7 +49,7 @@ func (s *Store) runFound(tx session, step *attempt.Step) (effects, error) {
 	if step.Do == nil {
 		return done, nil
 	}
-	done.writes, err = decide(step, slot.name, v)
+	done.writes, err = step.Decide(slot.name, v)
 	if err != nil || len(done.writes) == 0 {
 		return done, err
 	}
@@ -99,7 +90,7 @@ func (s *Store) believe(step *attempt.Step) belief {
 	}
 	v.Now, v.Latest = s.clock.present() // nobody knows yet whether the guess is true, or of when
 	b.effects.now = v.Now
-	writes, err := decide(step, b.effects.slot, v)
+	writes, err := step.Decide(b.effects.slot, v)
 	if err != nil || len(writes) != 1 || writes[0].Attempt == nil || old != nil && writes[0].Attempt.ID != old.ID {
 		return belief{}
 	}
@@ -134,7 +125,7 @@ func find(tx session, step *attempt.Step) (slot slotRow, before []attempt.Attemp
 	if step.ID != "" {
 		slot, before, err = slotWith(tx, stmtSlotWith, step.ID)
 		if err == nil && slot.number == 0 {
-			err = &stepError{err: notFound(step.ID)}
+			err = &attempt.StepError{Err: notFound(step.ID)}
 		}
 		return slot, before, err
 	}
@@ -147,23 +138,6 @@ func find(tx session, step *attempt.Step) (slot slotRow, before []attempt.Attemp
 }
 
 func notFound(id string) error { return fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound) }
-
-// decide calls the step and checks what it wants to write.
-func decide(step *attempt.Step, slot attempt.Slot, v attempt.View) (writes []attempt.Write, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			writes, err = nil, &stepError{err: fmt.Errorf("the step panicked: %v", p), panicked: p}
-		}
-	}()
-	writes, err = step.Do(v)
-	if err == nil {
-		err = attempt.CheckWrites(slot, v, writes)
-	}
-	if err != nil {
-		return nil, &stepError{err: err}
-	}
-	return writes, nil
-}
 
 // encodeAll makes the rows of all that a step writes, its closing aside.
 func encodeAll(before []attempt.Attempt, writes []attempt.Write) (rows []row, closing *attempt.Closing, err error) {
@@ -182,7 +156,7 @@ func encodeAll(before []attempt.Attempt, writes []attempt.Write) (rows []row, cl
 		r, err := encode(&writes[n], old)
 		if err != nil {
 			freeAll(rows)
-			return nil, nil, &stepError{err: err}
+			return nil, nil, &attempt.StepError{Err: err}
 		}
 		rows = append(rows, r)
 	}

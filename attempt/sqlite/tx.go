@@ -118,7 +118,7 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 		return t.s.unavailable(err)
 	}
 	_, err := t.s.runStep(q, step, new(belief))
-	var failed *stepError
+	var failed *attempt.StepError
 	if err != nil && !errors.As(err, &failed) {
 		if back := q.exec1("ROLLBACK TO chargeonce_step"); back != nil {
 			// SQLite has ended the transaction. It must not look alive: each further statement would commit by itself.
@@ -129,10 +129,10 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 		return t.s.unavailable(errors.Join(err, end, t.tx.Rollback()))
 	}
 	if failed != nil {
-		if failed.panicked != nil {
-			panic(failed.panicked)
+		if failed.Panicked != nil {
+			panic(failed.Panicked)
 		}
-		return failed.err
+		return failed.Err
 	}
 	return t.s.unavailable(err)
 }
