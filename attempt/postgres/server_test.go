@@ -1,112 +1,35 @@
+//go:build unix
+
 package postgres
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"os/user"
-	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/internal/pgtest"
 )
 
-// ownServer is a server that a test starts, ends and starts again. With fsync, since it is to survive that.
-type ownServer struct {
-	bin, dir string
-	as       *syscall.Credential // who runs it: PostgreSQL refuses to run as root
-}
-
-// programs finds PostgreSQL's programs, as ./scripts/test does.
-func programs(t *testing.T) string {
-	t.Helper()
-	if path, err := exec.LookPath("initdb"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			return filepath.Dir(path)
-		}
-	}
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if len(found) == 0 {
-		// A server elsewhere serves the other tests.
-		t.Skip("SKIPPED: PostgreSQL's programs are neither in PATH nor in /usr/lib/postgresql")
-	}
-	slices.Sort(found)
-	return filepath.Dir(found[len(found)-1])
-}
-
-func startServer(t *testing.T) *ownServer {
+func startServer(t *testing.T) *pgtest.Server {
 	t.Helper()
 	testURL(t)
-	s := &ownServer{bin: programs(t)}
-	var err error
-	if s.dir, err = os.MkdirTemp("/tmp", "chargeonce-pg-"); err != nil { // the path of a socket has to fit into some 100 bytes
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(s.dir) })
-	if os.Getuid() == 0 {
-		u, err := user.Lookup("postgres")
-		if err != nil {
-			if u, err = user.Lookup("nobody"); err != nil {
-				// root cannot
-				t.Skip("SKIPPED: no user to run PostgreSQL as")
-			}
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		if err := os.Chown(s.dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.run(t, "initdb", "-D", s.dir+"/data", "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
-	s.ctl(t, "start")
-	t.Cleanup(func() { s.ctl(t, "stop", "-m", "immediate") })
-	return s
-}
-
-func (s *ownServer) run(t *testing.T, program string, args ...string) {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(s.bin, program), args...)
-	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: s.as}
-	out, err := os.CreateTemp(t.TempDir(), program) // no pipe: the server would hold its end open
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
-		text, _ := os.ReadFile(out.Name())
-		t.Fatalf("%s %v: %v\n%s", program, args, err, text)
-	}
-}
-
-func (s *ownServer) ctl(t *testing.T, args ...string) {
-	t.Helper()
-	s.run(t, "pg_ctl", append([]string{"-D", s.dir + "/data", "-l", s.dir + "/log", "-w", "-t", "60",
-		"-o", "-c listen_addresses= -c unix_socket_directories=" + s.dir}, args...)...)
-}
-
-func (s *ownServer) url() string {
-	return "postgres://postgres@/postgres?host=" + s.dir + "&sslmode=disable"
+	return pgtest.Start(t)
 }
 
 // The server is ended at once, with everything under way, and comes back: what was reported is there, every outcome is written, and
 // nothing is there twice.
 func TestServerRestartsImmediately(t *testing.T) {
 	server := startServer(t)
-	if _, err := Migrate(t.Context(), server.url(), MigrateOptions{}); err != nil {
+	if _, err := Migrate(t.Context(), server.URL("postgres"), MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), server.url(), Options{})
+	s, err := Open(t.Context(), server.URL("postgres"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +69,7 @@ func TestServerRestartsImmediately(t *testing.T) {
 	}
 	for range 2 {
 		more(20)
-		server.ctl(t, "restart", "-m", "immediate")
+		server.Ctl(t, "restart", "-m", "immediate")
 	}
 	more(20)
 	stop()
@@ -166,33 +89,25 @@ func TestServerRestartsImmediately(t *testing.T) {
 // A replica is refused for writing and good for looking, and a URL that names both finds the primary.
 func TestReplica(t *testing.T) {
 	primary := startServer(t)
-	if _, err := Migrate(t.Context(), primary.url(), MigrateOptions{}); err != nil {
+	if _, err := Migrate(t.Context(), primary.URL("postgres"), MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	replica := &ownServer{bin: primary.bin, as: primary.as, dir: primary.dir + "/replica"}
-	if err := os.Mkdir(replica.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if replica.as != nil {
-		if err := os.Chown(replica.dir, int(replica.as.Uid), int(replica.as.Gid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replica.run(t, "pg_basebackup", "-h", primary.dir, "-U", "postgres", "-D", replica.dir+"/data", "-R", "-c", "fast", "--no-sync", "-X", "stream")
-	replica.ctl(t, "start")
+	replica := pgtest.New(t)
+	replica.Run(t, "pg_basebackup", "-h", primary.Dir, "-U", "postgres", "-D", replica.Dir+"/data", "-R", "-c", "fast", "--no-sync", "-X", "stream")
+	replica.Ctl(t, "start")
 	stopped := false
 	defer func() {
 		if !stopped {
-			replica.ctl(t, "stop", "-m", "immediate")
+			replica.Ctl(t, "stop", "-m", "immediate")
 		}
 	}()
 
-	_, err := Open(t.Context(), replica.url(), Options{})
+	_, err := Open(t.Context(), replica.URL("postgres"), Options{})
 	wantError(t, "a replica", err, attempt.ErrUnavailable)
 	if err == nil || !strings.Contains(err.Error(), "read-only replica: name the primary") {
 		t.Errorf("a replica: %v", err)
 	}
-	looking, err := Open(t.Context(), replica.url(), Options{ReadOnly: true})
+	looking, err := Open(t.Context(), replica.URL("postgres"), Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +117,7 @@ func TestReplica(t *testing.T) {
 	if err := looking.Close(); err != nil {
 		t.Error(err)
 	}
-	both := "host=" + replica.dir + "," + primary.dir + " user=postgres dbname=postgres sslmode=disable"
+	both := "host=" + replica.Dir + "," + primary.Dir + " user=postgres dbname=postgres sslmode=disable"
 	s, err := Open(t.Context(), both, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +127,7 @@ func TestReplica(t *testing.T) {
 
 	// Fail-over: the primary ends, the replica takes its place; the outcome waits for it.
 	for at := time.Now().Add(20 * time.Second); ; {
-		r, err := Open(t.Context(), replica.url(), Options{ReadOnly: true})
+		r, err := Open(t.Context(), replica.URL("postgres"), Options{ReadOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,16 +140,16 @@ func TestReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	primary.ctl(t, "stop", "-m", "immediate")
+	primary.Ctl(t, "stop", "-m", "immediate")
 	recorded := make(chan error, 1)
 	go func() { recorded <- s.Apply(t.Context(), approves(known).Step(&known)) }()
-	replica.ctl(t, "promote")
+	replica.Ctl(t, "promote")
 	if err := <-recorded; err != nil {
 		t.Error(err)
 	}
 	wantOne(t, s, "1001", attempt.StatusApproved, 2)
 	start(t, s, "1002")
-	replica.ctl(t, "stop", "-m", "immediate")
+	replica.Ctl(t, "stop", "-m", "immediate")
 	stopped = true
-	primary.ctl(t, "start")
+	primary.Ctl(t, "start")
 }

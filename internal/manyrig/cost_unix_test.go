@@ -22,6 +22,7 @@ import (
 	"github.com/chargeonce/chargeonce/attempt/postgres"
 	"github.com/chargeonce/chargeonce/attempt/sqlite"
 	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/internal/pgtest"
 	"github.com/chargeonce/chargeonce/money"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
@@ -157,12 +158,12 @@ func readCounters(t *testing.T, c *pgx.Conn, pid int) (n counters) {
 //
 //	go test -v -run Cost ./internal/manyrig -many.payments 50000
 func TestCostOnPostgres(t *testing.T) {
-	server := startServer(t)
+	server := pgtest.Start(t)
 	const schema = "chargeonce"
-	if _, err := postgres.Migrate(t.Context(), server.url("postgres"), postgres.MigrateOptions{}); err != nil {
+	if _, err := postgres.Migrate(t.Context(), server.URL("postgres"), postgres.MigrateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := pgx.Connect(t.Context(), server.url("postgres"))
+	c, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,8 +178,8 @@ func TestCostOnPostgres(t *testing.T) {
 	pay := func(what string, callers int, relay string) counters {
 		t.Helper()
 		run("CHECKPOINT")
-		before := readCounters(t, c, server.pid(t))
-		store, err := postgres.Open(t.Context(), server.url("postgres"), postgres.Options{})
+		before := readCounters(t, c, server.Pid(t))
+		store, err := postgres.Open(t.Context(), server.URL("postgres"), postgres.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +197,7 @@ func TestCostOnPostgres(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		after := readCounters(t, c, server.pid(t))
+		after := readCounters(t, c, server.Pid(t))
 		each := after.per(float64(*payments), before)
 		t.Logf("%-36s %7.0f payments/s, %s", what, float64(*payments)/took.Seconds(), each)
 		return each

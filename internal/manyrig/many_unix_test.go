@@ -23,6 +23,7 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/attempt/postgres"
 	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/internal/pgtest"
 )
 
 var (
@@ -34,7 +35,7 @@ var (
 const patience = 60 * time.Second
 
 func TestManyProcesses(t *testing.T) {
-	server := startServer(t)
+	server := pgtest.Start(t)
 	for round := range *rounds {
 		for _, processes := range []int{2, 4, 8} {
 			t.Run(fmt.Sprintf("%d", processes), func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestManyProcesses(t *testing.T) {
 // rig is one database, one provider, and the processes that use them.
 type rig struct {
 	t        *testing.T
-	server   *server
+	server   *pgtest.Server
 	name     string // of the database
 	url      string
 	bank     *fakeprovider.Server
@@ -66,10 +67,10 @@ type worker struct {
 	ended chan error // its end, once it has been heard
 }
 
-func newRig(t *testing.T, s *server, name string, seed uint64) *rig {
+func newRig(t *testing.T, s *pgtest.Server, name string, seed uint64) *rig {
 	t.Helper()
-	r := &rig{t: t, server: s, name: name, url: s.url(name), seed: seed, verdicts: &verdicts{of: map[string]verdict{}, told: map[string]int{}}}
-	if err := execute(t.Context(), s.url("postgres"), "CREATE DATABASE "+name); err != nil {
+	r := &rig{t: t, server: s, name: name, url: s.URL(name), seed: seed, verdicts: &verdicts{of: map[string]verdict{}, told: map[string]int{}}}
+	if err := execute(t.Context(), s.URL("postgres"), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := postgres.Migrate(t.Context(), r.url, postgres.MigrateOptions{}); err != nil {
@@ -209,7 +210,7 @@ func (r *rig) run(processes int) {
 	r.until(*intents / 3)
 	terminated := r.terminate()
 	r.until(*intents / 2)
-	r.server.ctl(t, "restart", "-m", "immediate")
+	r.server.Ctl(t, "restart", "-m", "immediate")
 	r.until(*intents * 2 / 3)
 	terminated += r.terminate()
 
@@ -259,7 +260,7 @@ func (r *rig) wait(what string, is func() bool) {
 // terminate ends every connection of the processes, and tells how many.
 func (r *rig) terminate() (n int) {
 	r.t.Helper()
-	c, err := pgx.Connect(r.t.Context(), r.server.url("postgres"))
+	c, err := pgx.Connect(r.t.Context(), r.server.URL("postgres"))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/chargeonce/chargeonce/attempt/postgres"
 	"github.com/chargeonce/chargeonce/attempt/sqlite"
 	"github.com/chargeonce/chargeonce/fakeprovider"
+	"github.com/chargeonce/chargeonce/internal/pgtest"
 	"github.com/chargeonce/chargeonce/money"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
@@ -139,14 +140,14 @@ func (s *shop) wantPurged() {
 }
 
 func TestPurgeOnPostgres(t *testing.T) {
-	server := startServer(t)
+	server := pgtest.Start(t)
 	for _, partitioned := range []bool{false, true} {
 		t.Run(fmt.Sprintf("partitioned %t", partitioned), func(t *testing.T) {
 			name := fmt.Sprintf("purge_%t", partitioned)
-			if err := execute(t.Context(), server.url("postgres"), "CREATE DATABASE "+name); err != nil {
+			if err := execute(t.Context(), server.URL("postgres"), "CREATE DATABASE "+name); err != nil {
 				t.Fatal(err)
 			}
-			url := server.url(name)
+			url := server.URL(name)
 			if _, err := postgres.Migrate(t.Context(), url, postgres.MigrateOptions{}); err != nil {
 				t.Fatal(err)
 			}
