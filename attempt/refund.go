@@ -191,7 +191,6 @@ func (c Charge) refundedInFull() bool {
 
 // refund decides for a refund: like a payment of its own among the attempts of that refund, and never of more than is left.
 func (s *Start) refund(v View) ([]Write, error) {
-	s.whole = v
 	charge, ok := v.Find(s.Refund.AttemptID)
 	if !ok || charge.IsRefund() {
 		return nil, fmt.Errorf("attempt %s: %w", s.Refund.AttemptID, ErrNotFound)
@@ -306,11 +305,13 @@ func (s *Start) RefundIntent() (of RefundOf, charge Attempt, amount money.Amount
 	return RefundOf{AttemptID: s.Refund.AttemptID, ChargeID: s.refundCharge, ID: s.refundID}, charge, s.Intent.Amount
 }
 
-// refundable says why a new refund cannot be made; nil: it can.
-func (s *Start) refundable(superseded string) error {
+// refundable says why a new refund cannot be made after these writes, which end others; nil: it can.
+func (s *Start) refundable(before []Write) *RefundError {
 	v := s.whole
 	charge, _ := v.Find(s.Refund.AttemptID)
-	v.Refunds = slices.DeleteFunc(slices.Clone(v.Refunds), func(r Attempt) bool { return r.ID == superseded })
+	v.Refunds = slices.DeleteFunc(slices.Clone(v.Refunds), func(r Attempt) bool {
+		return slices.ContainsFunc(before, func(w Write) bool { return w.Attempt.ID == r.ID })
+	})
 	left := v.Left(charge, s.refundCharge)
 	e := &RefundError{Attempt: charge, ChargeID: s.refundCharge, Left: left}
 	c, known := charge.Charge(s.refundCharge)

@@ -43,8 +43,8 @@ type Start struct {
 
 	Decision Decision
 
-	// Of a refund, as its last run completed them: all of the slot, and the charge.
-	whole        View
+	whole View // all of the slot, as the last run saw it
+	// Of a refund, as the last run completed them.
 	refundCharge string
 	refundID     string
 
@@ -110,7 +110,7 @@ type Decision struct {
 //
 // Before the first send after an abandonment the provider is asked once more about every abandoned attempt.
 func (s *Start) Decide(v View) ([]Write, error) {
-	s.Decision = Decision{Now: v.Now}
+	s.Decision, s.whole = Decision{Now: v.Now}, v
 	switch {
 	case s.isRefund():
 		return s.refund(v)
@@ -452,28 +452,20 @@ func (s *Start) begin(v View, before []Write) ([]Write, error) {
 	if s.confirm(v, Attempt{}) {
 		return nil, nil
 	}
-	ordinal := len(v.Attempts) + len(v.Refunds) + 1
+	slot := s.Slot
 	if s.isRefund() {
-		superseded := ""
-		if len(before) > 0 {
-			superseded = before[0].Attempt.ID
+		if e := s.refundable(before); e != nil {
+			return s.refuse(e.Attempt, e)
 		}
-		if err := s.refundable(superseded); err != nil {
-			charge, _ := s.whole.Find(s.Refund.AttemptID)
-			return s.refuse(charge, err)
-		}
-		ordinal = len(s.whole.Attempts) + len(s.whole.Refunds) + 1
+		charge, _ := s.whole.Find(s.Refund.AttemptID)
+		slot = charge.Slot
 	}
 	a, err := s.New(len(v.Attempts) + 1)
 	if err != nil {
 		s.Decision.Kind, s.Decision.Err = DecidedRefuse, fmt.Errorf("%w: %w; nothing was stored or sent", ErrInvalidIntent, err)
 		return nil, nil
 	}
-	a.Slot, a.Ordinal, a.Status, a.CreatedAt = s.Slot, ordinal, StatusPrepared, v.Now
-	if s.isRefund() {
-		charge, _ := s.whole.Find(s.Refund.AttemptID)
-		a.Slot = charge.Slot
-	}
+	a.Slot, a.Ordinal, a.Status, a.CreatedAt = slot, len(s.whole.Attempts)+len(s.whole.Refunds)+1, StatusPrepared, v.Now
 	what := WhatStarted
 	a.NextCheckAt = v.Now.Add(s.PreparedAfter)
 	s.Decision.Kind = DecidedStarted
