@@ -54,6 +54,8 @@ var (
 
 	// decidedColumn is the time that a step on belief was decided at; a statement that runs too far from that writes nothing.
 	decidedColumn = columns("timestamptz", "decided")
+	// freesColumn says whether the slot has room for another attempt from now on.
+	freesColumn = columns("boolean", "frees")
 	// guardColumns are what an attempt must still be like, so that no update is lost.
 	guardColumns = slices.Concat(columns("integer", "old_version"), columns("timestamptz", "old_next_check_at"))
 )
@@ -132,15 +134,15 @@ func (c column) passed() string {
 	return c.kind
 }
 
-// input is a query for the rows that are given as arrays, one for each column.
-func input(cols []column) string {
+// given are the rows that are given as arrays, one for each column, as a table named i.
+func given(cols []column) string {
 	var b strings.Builder
-	b.WriteString("SELECT * FROM unnest(")
+	b.WriteString("unnest(")
 	for i, c := range cols {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		fmt.Fprintf(&b, "$%d::%s[]", i+1, c.passed())
 	}
-	return b.String() + ") AS given(" + names("", cols) + ")"
+	return b.String() + ") AS i(" + names("", cols) + ")"
 }

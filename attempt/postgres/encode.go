@@ -181,6 +181,9 @@ func (e *encoder) guard(old *attempt.Attempt) {
 // live tells whether an attempt holds its slot.
 func live(a *attempt.Attempt) bool { return a.Status.Live() && !a.IsRefund() }
 
+// frees tells whether a makes room in the slot that old held.
+func frees(a, old *attempt.Attempt) bool { return live(old) && !live(a) }
+
 // kind is a statement that writes on belief.
 type kind uint8
 
@@ -216,7 +219,7 @@ func onBelief(w *attempt.Write, old *attempt.Attempt, decided time.Time, lock in
 		return notOnBelief, nil, nil
 	default:
 		k = writesUpdate
-		if sameClaim(a, old) && noneRare(a) && noneRare(old) {
+		if !frees(a, old) && sameClaim(a, old) && noneRare(a) && noneRare(old) {
 			k = writesResult
 		}
 		e.args = make([]any, 0, len(updateInput)+1)
@@ -230,7 +233,9 @@ func onBelief(w *attempt.Write, old *attempt.Attempt, decided time.Time, lock in
 func (e *encoder) next(k kind, a, old *attempt.Attempt, decided time.Time) {
 	e.time(decided)
 	e.guard(old)
-	e.args = append(e.args, live(old) && !live(a))
+	if k == writesUpdate {
+		e.args = append(e.args, frees(a, old))
+	}
 	e.id(a.ID)
 	e.state(a)
 	if k == writesResult {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +12,8 @@ import (
 )
 
 // lane is the way of one kind of steps to the database: outcomes have one, all others another, each with connections of its
-// own. A step that finds a connection free goes at once and alone. Where all are busy a queue forms, and whoever gets free takes
-// all of it that can go together. Of one slot one step is under way at a time.
+// own. A step that finds a connection free goes at once and alone. In a crowd a queue forms, and whoever gets free takes all of it
+// that can go together. Of one slot one step is under way at a time.
 type lane struct {
 	work func(items []*item) // tries each once
 	pool *pool
@@ -23,6 +24,7 @@ type lane struct {
 	here    int // items under way
 	busy    map[string]struct{}
 	pending []*item // oldest first
+	usual   float64 // size of the last batches, the newer the more it counts
 	closed  bool
 	idle    sync.WaitGroup // those who work
 }
@@ -32,9 +34,12 @@ const (
 	batchLimit  = 64 // steps on belief: one statement for all, with an advisory lock for each that starts a slot
 	loadedLimit = 32 // steps that are loaded: some statements for each, and the slots are held for two round trips
 
-	// crowd is from how many steps on in a lane they are worth more together than at once: then one batch is under way at a time, and the
-	// next one gathers meanwhile. A row costs a batch of 64 a fifth of what it costs alone.
-	crowd = 16
+	// crowd is from how many steps on in a lane they are worth more together than at once: then the next batch gathers while one is under
+	// way, until there is enough for another beside it. A row costs a batch of 64 a fifth of what it costs alone.
+	crowd    = 16
+	gathered = 32
+	// crowded is the size of batches, on the average of the last few, that tells a crowd although few are in the lane at this moment.
+	crowded = 4
 )
 
 // item is one step on its way through a lane.
@@ -83,14 +88,24 @@ func (l *lane) try(ctx context.Context, until time.Time, items []*item) {
 	l.pending = append(l.pending, items...)
 	var mine []*item
 	if l.mayBegin() {
-		if mine = l.take(); mine != nil {
-			l.free--
-			l.idle.Add(1)
+		l.free--
+		l.idle.Add(1)
+		if l.crowd() {
+			l.gather()
+		}
+		if mine = l.take(); mine == nil {
+			l.free++
+			l.idle.Done()
 		}
 	}
 	l.mu.Unlock()
 	if mine != nil {
 		l.lead(mine, true)
+	}
+	select {
+	case <-c.done: // as it is after its own lead
+		return
+	default:
 	}
 	var late <-chan time.Time
 	if !until.IsZero() {
@@ -156,6 +171,7 @@ func (l *lane) take() []*item {
 		}
 	}
 	if taken != nil {
+		l.usual += (float64(len(taken)) - l.usual) / 4
 		l.pending = rest
 		l.here += len(taken)
 	}
@@ -164,7 +180,21 @@ func (l *lane) take() []*item {
 
 // mayBegin tells whether one more may work beside those who do. l.mu is held.
 func (l *lane) mayBegin() bool {
-	return l.free == l.width || l.free > 0 && l.here+len(l.pending) <= crowd
+	return l.free == l.width || l.free > 0 && (!l.crowd() || len(l.pending) >= gathered)
+}
+
+// crowd tells whether many come. l.mu is held.
+func (l *lane) crowd() bool { return l.here+len(l.pending) > crowd || l.usual >= crowded }
+
+// gather lets those come who are about to, as long as some do: the callers of a batch go on all at once when it is done, and the first
+// of them would set out without the others. l.mu is held, and given up meanwhile.
+func (l *lane) gather() {
+	for n := -1; n < len(l.pending) && len(l.pending) < batchLimit; {
+		n = len(l.pending)
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 }
 
 // lead works as long as there is something to do. inline: on a caller's goroutine, which goes on with its own when its first

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/jackc/pgx/v5"
@@ -285,5 +287,47 @@ func TestQueueOfLoaded(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Few go side by side, each at once; many together, so that a commit is shared, and none waits for long.
+func TestCrowd(t *testing.T) {
+	const commit, rounds = time.Millisecond, 50
+	for _, c := range []struct {
+		callers int
+		least   float64       // steps in a batch
+		longest time.Duration // a step's
+	}{
+		{1, 1, commit},
+		{4, 1, commit},
+		{64, 8, 3 * commit},
+		{200, 16, 5 * commit},
+	} {
+		t.Run(fmt.Sprint(c.callers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var batches atomic.Int64
+				l := newLane(4, newPool(4, nil), func(items []*item) {
+					batches.Add(1)
+					time.Sleep(commit)
+				})
+				defer l.close()
+				var wg sync.WaitGroup
+				for n := range c.callers {
+					wg.Go(func() {
+						for r := range rounds {
+							begun := time.Now()
+							l.try(t.Context(), time.Time{}, []*item{{key: fmt.Sprint(n, "-", r)}})
+							if took := time.Since(begun); took > c.longest {
+								t.Errorf("a step took %s, want at most %s", took, c.longest)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if got := float64(c.callers*rounds) / float64(batches.Load()); got < c.least || c.least == 1 && got > 1 {
+					t.Errorf("%.1f steps in a batch, want %.0f", got, c.least)
+				}
+			})
+		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 var (
 	firstInput  = slices.Concat(columns("bigint", "lock"), decidedColumn, slotColumns, columns("uuid", "live"), fixedColumns, stateColumns, claimColumns, eventInput())
 	insertInput = slices.Concat(slotColumns, attemptColumns, eventInput())
-	resultInput = slices.Concat(decidedColumn, guardColumns, columns("boolean", "frees"), idColumn, stateColumns, resultColumns, eventInput())
-	updateInput = slices.Concat(decidedColumn, guardColumns, columns("boolean", "frees"), idColumn, stateColumns, claimColumns, resultColumns, rareColumns, eventInput())
+	resultInput = slices.Concat(decidedColumn, guardColumns, idColumn, stateColumns, resultColumns, eventInput())
+	updateInput = slices.Concat(decidedColumn, guardColumns, freesColumn, idColumn, stateColumns, claimColumns, resultColumns, rareColumns, eventInput())
 )
 
 // statements are the texts for one schema. Every name in them is qualified: they need no search_path and so no state of a
@@ -58,12 +58,12 @@ func newStatements(schema string) *statements {
 	in := source{in: insertInput}
 	s.insert = s.text("WITH done AS (INSERT INTO {s}attempts (slot, " + names("", attemptColumns) + ") SELECT s.id, " + in.values(attemptColumns) +
 		" FROM {s}slots s WHERE s.order_id = " + in.named("order_id") + " AND s.account = " + in.named("account") +
-		" AND s.purpose = " + in.named("purpose") + " RETURNING id)" + s.tell(in, "") + exactlyOne)
+		" AND s.purpose = " + in.named("purpose") + " RETURNING id)" + s.tell(in, "done") + exactlyOne)
 	in = source{in: updateInput}
 	s.replace = s.text("WITH done AS (UPDATE {s}attempts a SET " + in.set(updateSet) + " WHERE a.id = " + in.value(idColumn[0]) +
 		" AND a.version = " + in.named("old_version") + " AND a.next_check_at IS NOT DISTINCT FROM " + in.named("old_next_check_at") +
 		// of each argument the server must be told the type, also of those that are for the statement on belief
-		" AND (" + in.named("decided") + " IS NULL OR " + in.named("frees") + " IS NOT NULL) RETURNING a.id)" + s.tell(in, "") + exactlyOne)
+		" AND (" + in.named("decided") + " IS NULL OR " + in.named("frees") + " IS NOT NULL) RETURNING a.id)" + s.tell(in, "done") + exactlyOne)
 	const named = "order_id = $1::text AND account = $2::text AND purpose = $3::text"
 	s.insertSlot = s.text("WITH done AS (INSERT INTO {s}slots (order_id, account, purpose) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING id)" + exactlyOne)
 	s.setLive = s.text("WITH done AS (UPDATE {s}slots SET live = $4::text::uuid WHERE " + named + " AND live IS NOT DISTINCT FROM $5::text::uuid RETURNING id)" + exactlyOne)
@@ -129,19 +129,15 @@ func waited(force string) string {
 	return "CASE WHEN " + force + " AND " + setting + " = 'off' THEN set_config('synchronous_commit', 'on', true) ELSE " + setting + " END"
 }
 
-// tell is the parts of a statement that write the events of what was done, and put them into the outbox of each relay. join joins
-// the rows of many inputs to what was done.
-func (s *statements) tell(in source, join string) string {
-	from := " FROM done"
-	if in.many {
-		from = " FROM input i JOIN done ON " + join
-	}
+// tell is the parts of a statement that write the events of what was done, and put them into the outbox of each relay. Where there is no
+// relay the condition spares the server the rest.
+func (s *statements) tell(in source, done string) string {
 	event := eventInput()
 	id, version, at := in.value(idColumn[0]), in.named("version"), in.named("event_at")
 	return ", told_events AS (INSERT INTO {s}events (attempt_id, version, " + names("", eventColumns) + ")" +
-		" SELECT " + id + ", " + version + ", " + in.values(event) + from + ")" +
+		" SELECT " + id + ", " + version + ", " + in.values(event) + " FROM " + done + ")" +
 		", told_relays AS (INSERT INTO {s}outbox (relay, attempt_id, version, at) SELECT r.name, " + id + ", " + version + ", " + at +
-		from + " CROSS JOIN {s}relays r)"
+		" FROM " + done + " CROSS JOIN {s}relays r WHERE (SELECT EXISTS (SELECT FROM {s}relays)))"
 }
 
 // fresh is the condition that a step on belief was decided about now, p being the present.
@@ -161,47 +157,48 @@ func (s *statements) writeFirst(many bool) string {
 	in := source{firstInput, many}
 	fixed := slices.Concat(fixedColumns, stateColumns, claimColumns)
 	insertSlots := "INSERT INTO {s}slots (order_id, account, purpose, live)"
-	insertAttempts := ", started AS (INSERT INTO {s}attempts (slot, " + names("", fixed) + ") SELECT done.slot, " + in.values(fixed)
+	insertAttempts := ", started AS (INSERT INTO {s}attempts (slot, " + names("", fixed) + ") SELECT slot, " + in.values(fixed)
 	if !many {
 		return s.text("WITH " + present(firstInput) +
 			", done AS (" + insertSlots + " SELECT " + in.values(slotColumns) + ", " + in.named("live") + "::uuid FROM present p" +
 			" WHERE " + fresh(in.named("decided")) + " AND pg_try_advisory_xact_lock(" + in.named("lock") + ")" +
 			" ON CONFLICT DO NOTHING RETURNING id AS slot)" +
-			insertAttempts + " FROM done)" + s.tell(in, "") +
+			insertAttempts + " FROM done)" + s.tell(in, "done") +
 			" SELECT p.now, p.sync, CASE WHEN done.slot IS NOT NULL THEN " + in.named("id") + " END FROM present p LEFT JOIN done ON true")
 	}
-	return s.text("WITH input AS MATERIALIZED (" + input(firstInput) + "), " + present(firstInput) +
-		", free AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS locked FROM input i, present p WHERE " + fresh("i.decided") + ")" +
+	return s.text("WITH " + present(firstInput) +
+		", free AS MATERIALIZED (SELECT i.*, pg_try_advisory_xact_lock(i.lock) AS locked FROM " + given(firstInput) + ", present p WHERE " + fresh("i.decided") + ")" +
 		", made AS (" + insertSlots + " SELECT f.order_id, f.account, f.purpose, f.live::uuid" +
 		" FROM free f WHERE f.locked ORDER BY f.order_id, f.account, f.purpose ON CONFLICT DO NOTHING RETURNING id, order_id, account, purpose)" +
-		", done AS MATERIALIZED (SELECT m.id AS slot, i.id AS attempt FROM made m JOIN input i" +
-		" ON i.order_id = m.order_id AND i.account = m.account AND i.purpose = m.purpose)" +
-		insertAttempts + " FROM done JOIN input i ON i.id = done.attempt)" + s.tell(in, "done.attempt = i.id") +
-		" SELECT p.now, p.sync, done.attempt FROM present p LEFT JOIN done ON true")
+		", done AS MATERIALIZED (SELECT m.id AS slot, f.* FROM made m JOIN free f" +
+		" ON f.order_id = m.order_id AND f.account = m.account AND f.purpose = m.purpose)" +
+		insertAttempts + " FROM done i)" + s.tell(in, "done i") +
+		" SELECT p.now, p.sync, done.id FROM present p LEFT JOIN done ON true")
 }
 
 // writeNext writes the next states of attempts that are still as their callers know them. It waits for nobody: of what somebody
-// else has locked nothing is written. Slots are locked before attempts, in the order of their numbers.
-func (s *statements) writeNext(given, cols []column, many bool) string {
-	in := source{given, many}
-	rows, from, order, joined := "", "present p", "", ""
+// else has locked nothing is written. Where it may free the slot it locks that too, before the attempt: whoever has a slot has locked its
+// attempts as well.
+func (s *statements) writeNext(cols, set []column, many bool) string {
+	in := source{cols, many}
+	id, from, done, chosen, order := in.value(idColumn[0]), "present p", "done i", "a.id AS attempt", ""
 	if many {
-		rows, from, order = "input AS MATERIALIZED ("+input(given)+"), ", "input i JOIN present p ON true", " ORDER BY s.id"
-		joined = " AND i.id::uuid = d.attempt"
+		from, chosen = given(cols)+" CROSS JOIN present p", "a.id AS attempt, i.*"
 	}
-	id, frees := in.value(idColumn[0]), in.named("frees")
-	also := ""
-	if many {
-		also = ", input i"
+	slots, free, freed, locked := "", "", "", "a"
+	if slices.Contains(cols, freesColumn[0]) {
+		frees := in.named("frees")
+		slots, free, locked, order = " JOIN {s}slots s ON s.id = a.slot", " AND (NOT "+frees+" OR s.live = a.id)", "s, a", " ORDER BY s.id"
+		freed = ", freed AS (UPDATE {s}slots s SET live = NULL FROM " + done + " WHERE s.id = i.slot AND " + frees + ")"
+		chosen += ", s.id AS slot"
 	}
-	return s.text("WITH " + rows + present(given) +
-		", done AS MATERIALIZED (SELECT s.id AS slot, a.id AS attempt FROM " + from +
-		" JOIN {s}attempts a ON a.id = " + id + " JOIN {s}slots s ON s.id = a.slot WHERE " + fresh(in.named("decided")) +
-		" AND a.version = " + in.named("old_version") + " AND a.next_check_at IS NOT DISTINCT FROM " + in.named("old_next_check_at") +
-		" AND (NOT " + frees + " OR s.live = a.id)" + order + " FOR NO KEY UPDATE OF s, a SKIP LOCKED)" +
-		", freed AS (UPDATE {s}slots s SET live = NULL FROM done d" + also + " WHERE s.id = d.slot AND " + frees + joined + ")" +
-		", changed AS (UPDATE {s}attempts a SET " + in.set(cols) + " FROM done d" + also + " WHERE a.id = d.attempt" + joined + ")" +
-		s.tell(in, "done.attempt = i.id::uuid") +
+	return s.text("WITH " + present(cols) +
+		", done AS MATERIALIZED (SELECT " + chosen + " FROM " + from + " JOIN {s}attempts a ON a.id = " + id + slots +
+		" WHERE " + fresh(in.named("decided")) + " AND a.version = " + in.named("old_version") +
+		" AND a.next_check_at IS NOT DISTINCT FROM " + in.named("old_next_check_at") + free + order +
+		" FOR NO KEY UPDATE OF " + locked + " SKIP LOCKED)" + freed +
+		", changed AS (UPDATE {s}attempts a SET " + in.set(set) + " FROM " + done + " WHERE a.id = i.attempt)" +
+		s.tell(in, done) +
 		" SELECT p.now, p.sync, done.attempt::text FROM present p LEFT JOIN done ON true")
 }
 
