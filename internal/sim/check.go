@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -54,15 +55,6 @@ func holds(c *fakeprovider.Charge) bool {
 	return c.Status == fakeprovider.Succeeded || c.Status == fakeprovider.Pending
 }
 
-// byReference returns the charges by reference.
-func (r *records) byReference() map[string][]*fakeprovider.Charge {
-	all := make(map[string][]*fakeprovider.Charge)
-	for i := range r.charges {
-		all[r.charges[i].Reference] = append(all[r.charges[i].Reference], &r.charges[i])
-	}
-	return all
-}
-
 // late tells whether a charge was made when its attempt had ended already, so that nobody could have known of it; or shortly
 // before, of a request that the provider had kept for longer than anybody waits, and no search could show it yet.
 func (r *records) late(reference string, made, end time.Time) bool {
@@ -75,15 +67,15 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if r.lateWire(reference) && made.Add(onTheWay).After(end) {
 		return true // its sender had stood still, and nobody could know yet that it went on
 	}
-	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
-		return q.Reference == reference && q.Method == "POST" && contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
+	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.index().requests[reference], func(q *fakeprovider.Request) bool {
+		return q.Method == "POST" && strings.Contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
 	})
 }
 
 // lastRequest is when the last request of an attempt left before a time.
 func (r *records) lastRequest(reference string, before time.Time) (last time.Time) {
-	for _, q := range r.wires {
-		if q.method == "POST" && q.reference == reference && !q.at.After(before) && q.at.After(last) {
+	for _, q := range r.index().wires[reference] {
+		if q.method == "POST" && !q.at.After(before) && q.at.After(last) {
 			last = q.at
 		}
 	}
@@ -128,12 +120,12 @@ func oneCharge(r *records) (broken []string) {
 // madeTwice tells whether a charge is the second that the provider has made of one request: nobody but the provider could have
 // kept it from that.
 func (r *records) madeTwice(c *fakeprovider.Charge) bool {
-	for _, q := range r.requests {
-		if q.Method != "POST" || q.Reference != c.Reference || !contains(string(q.Fault), "book-twice") {
+	for _, q := range r.index().requests[c.Reference] {
+		if q.Method != "POST" || !strings.Contains(string(q.Fault), "book-twice") {
 			continue
 		}
-		for _, other := range r.charges {
-			if other.Reference == c.Reference && other.ID != c.ID && (other.ID < c.ID || other.Status == fakeprovider.Failed) && other.Created.Equal(c.Created) {
+		for _, other := range r.index().charges[c.Reference] {
+			if other.ID != c.ID && (other.ID < c.ID || other.Status == fakeprovider.Failed) && other.Created.Equal(c.Created) {
 				return true
 			}
 		}
@@ -181,7 +173,8 @@ func (r *records) refundedBy(id string, at time.Time) (sum int64) {
 
 func storedFirst(r *records) (broken []string) {
 	attempts, history := r.references(), r.history()
-	for _, q := range r.wires {
+	for i := range r.wires {
+		q := &r.wires[i]
 		if q.method != "POST" || q.reference == "" {
 			continue
 		}
@@ -224,7 +217,8 @@ func oneKey(r *records) (broken []string) {
 		ids[a.Reference] = a.ID
 	}
 	bodies := make(map[string]string)
-	for _, q := range r.requests {
+	for i := range r.requests {
+		q := &r.requests[i]
 		if q.Method != "POST" || q.Reference == "" || q.Cut {
 			continue
 		}
@@ -240,8 +234,9 @@ func oneKey(r *records) (broken []string) {
 }
 
 func noResend(r *records) (broken []string) {
-	first, last := make(map[string]fakeprovider.Request), make(map[string]fakeprovider.Request)
-	for _, q := range r.requests {
+	first, last := make(map[string]*fakeprovider.Request), make(map[string]*fakeprovider.Request)
+	for i := range r.requests {
+		q := &r.requests[i]
 		if q.Method != "POST" || q.Reference == "" {
 			continue
 		}
@@ -289,9 +284,10 @@ func abandonedSafely(r *records) (broken []string) {
 				broken = append(broken, fmt.Sprintf("attempt %s of %s was given up while somebody might send it", short(a.Reference), a.Slot))
 			}
 			var nones []time.Time
-			for _, q := range r.requests {
+			for i := range r.requests {
+				q := &r.requests[i]
 				// A search by an answer that was whole, or at least not an error.
-				searched := q.Method == "GET" && (q.Reference == a.Reference || contains(q.Query, a.Reference))
+				searched := q.Method == "GET" && (q.Reference == a.Reference || strings.Contains(q.Query, a.Reference))
 				if searched && q.Status == 200 && !q.Time.After(w.at) && q.Time.After(last.Add(r.profile.lag-jumped)) && (len(nones) == 0 || q.Time.Sub(nones[len(nones)-1]) >= r.profile.lag-jumped-onTheWay) {
 					nones = append(nones, q.Time)
 				}
@@ -304,21 +300,12 @@ func abandonedSafely(r *records) (broken []string) {
 	return broken
 }
 
-func contains(s, part string) bool {
-	for i := 0; i+len(part) <= len(s); i++ {
-		if s[i:i+len(part)] == part {
-			return true
-		}
-	}
-	return false
-}
-
 func notSent(r *records) (broken []string) {
 	attempts := r.references()
 	// What reached the provider, against what the store says may have left.
 	arrived := make(map[string]int)
-	for _, q := range r.requests {
-		if q.Method == "POST" && q.Reference != "" {
+	for i := range r.requests {
+		if q := &r.requests[i]; q.Method == "POST" && q.Reference != "" {
 			arrived[q.Reference]++
 		}
 	}
@@ -359,11 +346,11 @@ func notSent(r *records) (broken []string) {
 		if !errors.As(c.err, &notPaid) || len(c.sent) == 0 {
 			continue
 		}
-		for _, q := range r.wires {
+		for _, q := range r.index().wires[notPaid.Attempt.Reference] {
 			alone := !slices.ContainsFunc(r.calls, func(o *call) bool {
 				return o != c && o.order == c.order && (o.ended.IsZero() || !o.ended.Before(q.at)) && !o.began.After(q.at)
 			})
-			if q.method == "POST" && q.reference == notPaid.Attempt.Reference && alone && !q.at.Before(c.began) && !q.at.After(c.ended) && q.frozen == 0 && r.reached(q) {
+			if q.method == "POST" && alone && !q.at.Before(c.began) && !q.at.After(c.ended) && q.frozen == 0 && r.reached(q) {
 				broken = append(broken, fmt.Sprintf("call %d (%s %s) was told %q, and its request left at +%s", c.n, c.op, c.order, c.err, q.at.Sub(r.began)))
 			}
 		}
@@ -372,10 +359,10 @@ func notSent(r *records) (broken []string) {
 }
 
 // reached tells whether the provider has seen a request.
-func (r *records) reached(w wire) bool {
-	return slices.ContainsFunc(r.requests, func(q fakeprovider.Request) bool {
+func (r *records) reached(w *wire) bool {
+	return slices.ContainsFunc(r.index().requests[w.reference], func(q *fakeprovider.Request) bool {
 		d := q.Time.Sub(w.at)
-		return q.Method == w.method && q.Reference == w.reference && d > -time.Millisecond && d < time.Millisecond
+		return q.Method == w.method && d > -time.Millisecond && d < time.Millisecond
 	})
 }
 
@@ -528,7 +515,8 @@ func oneClaim(r *records) (broken []string) {
 	live := make(map[attempt.Slot]map[string]bool)
 	granted := make(map[string]attempt.Claim)
 	at := make(map[string]time.Time)
-	for _, w := range r.writes {
+	for i := range r.writes {
+		w := &r.writes[i]
 		a := &w.attempt
 		if !a.IsRefund() {
 			if live[a.Slot] == nil {
@@ -548,8 +536,8 @@ func oneClaim(r *records) (broken []string) {
 		}
 		claim := a.Claims[len(a.Claims)-1]
 		before, known := granted[a.ID]
-		ended := slices.ContainsFunc(r.writes, func(e write) bool {
-			return e.attempt.ID == a.ID && e.event.Version < w.event.Version && e.event.Evidence != nil && e.event.Evidence.Kind == attempt.EvidenceSends && e.event.Evidence.Fence == before.Fence
+		ended := slices.ContainsFunc(r.history()[a.ID], func(e *write) bool {
+			return e.event.Version < w.event.Version && e.event.Evidence != nil && e.event.Evidence.Kind == attempt.EvidenceSends && e.event.Evidence.Fence == before.Fence
 		})
 		switch {
 		case known && claim.Fence <= before.Fence:
@@ -563,10 +551,14 @@ func oneClaim(r *records) (broken []string) {
 }
 
 // sameCommit tells whether the step that made this change also ended another attempt of the slot.
-func (r *records) sameCommit(w write) bool {
-	return slices.ContainsFunc(r.writes, func(o write) bool {
-		return o.attempt.Slot == w.attempt.Slot && o.attempt.ID != w.attempt.ID && o.at.Equal(w.at) && o.store.Equal(w.store) && !o.attempt.Status.Live()
-	})
+func (r *records) sameCommit(w *write) bool {
+	for i := range r.writes {
+		o := &r.writes[i]
+		if o.attempt.Slot == w.attempt.Slot && o.attempt.ID != w.attempt.ID && o.at.Equal(w.at) && o.store.Equal(w.store) && !o.attempt.Status.Live() {
+			return true
+		}
+	}
+	return false
 }
 
 func gapless(r *records) (broken []string) {
@@ -588,7 +580,8 @@ func gapless(r *records) (broken []string) {
 }
 
 func cancelled(r *records) (broken []string) {
-	for _, w := range r.writes {
+	for i := range r.writes {
+		w := &r.writes[i]
 		c, closed := r.closing[w.attempt.Slot]
 		claims := w.event.What == attempt.WhatClaimed || w.event.What == attempt.WhatStartedClaimed || w.event.What == attempt.WhatStarted
 		if closed && claims && !w.attempt.IsRefund() && w.at.After(c.at) && !w.voids() {
@@ -631,8 +624,8 @@ func refundSums(r *records) (broken []string) {
 	}
 	// What could go back at any moment, if everything that is under way came through.
 	standing := make(map[string]map[string]int64)
-	for _, w := range r.writes {
-		a := &w.attempt
+	for i := range r.writes {
+		a := &r.writes[i].attempt
 		if !a.IsRefund() {
 			continue
 		}
@@ -649,7 +642,7 @@ func refundSums(r *records) (broken []string) {
 			sum += part
 		}
 		if limit, known := amounts[id]; known && sum > limit {
-			broken = append(broken, fmt.Sprintf("refunds of %d of charge %s were under way at +%s, it was %d", sum, id, w.at.Sub(r.began), limit))
+			broken = append(broken, fmt.Sprintf("refunds of %d of charge %s were under way at +%s, it was %d", sum, id, r.writes[i].at.Sub(r.began), limit))
 		}
 	}
 	// A refund with one id is made once.

@@ -73,7 +73,8 @@ func observe(r *records, count func(string)) {
 	}
 	for slot, c := range r.closing {
 		started, paid, sending := false, false, false
-		for _, w := range r.writes {
+		for i := range r.writes {
+			w := &r.writes[i]
 			if w.attempt.Slot != slot || w.at.After(c.at) || w.attempt.IsRefund() || w.event.What == attempt.WhatCancelled {
 				continue
 			}
@@ -93,7 +94,7 @@ func observe(r *records, count func(string)) {
 	}
 }
 
-func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*fakeprovider.Charge, count func(string)) {
+func observeAttempt(r *records, a *attempt.Attempt, history []*write, charges []*fakeprovider.Charge, count func(string)) {
 	end, status := endOf(history)
 	none, maybe, expired := false, false, false
 	var claimed time.Time
@@ -194,8 +195,8 @@ func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*
 		}
 	}
 	answered := false
-	for _, q := range r.requests {
-		if q.Method != "POST" || q.Reference != a.Reference {
+	for _, q := range r.index().requests[a.Reference] {
+		if q.Method != "POST" {
 			continue
 		}
 		answered = answered || q.Status != 0
@@ -210,8 +211,8 @@ func observeAttempt(r *records, a *attempt.Attempt, history []write, charges []*
 			count("not charged, and no answer")
 		}
 	}
-	for _, w := range r.wires {
-		if w.reference == a.Reference && w.frozen > 0 {
+	for _, w := range r.index().wires[a.Reference] {
+		if w.frozen > 0 {
 			if w.frozen > 15*time.Second {
 				count("claim that expired while its sender was frozen")
 			}

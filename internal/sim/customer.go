@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -30,7 +30,7 @@ func (w *world) call(op, order string, prefer int, f func(context.Context, *inst
 	before, frozen := i.stalled()
 	w.tracef("call %d: %s %s at %s", c.n, op, order, i.name)
 	res, err := f(context.WithValue(i.ctx, callKey{}, c), i)
-	i.thaw(op + order)
+	i.thaw(op, order)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i.dead() {
@@ -39,16 +39,8 @@ func (w *world) call(op, order string, prefer int, f func(context.Context, *inst
 	c.result, c.err, c.ended = res, err, time.Now()
 	after, _ := i.stalled()
 	c.stalled = frozen || after != before
-	text := "+" + time.Since(w.began).String()
-	w.trace = append(w.trace, pad(text)+"call "+strconv.Itoa(c.n)+" is told "+told(c))
+	w.trace = append(w.trace, traced{c.ended.Sub(w.began), func() string { return fmt.Sprintf("call %d is told %s", c.n, told(c)) }})
 	return c
-}
-
-func pad(text string) string {
-	for len(text) < 18 {
-		text += " "
-	}
-	return text + " "
 }
 
 func told(c *call) string {

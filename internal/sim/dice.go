@@ -12,10 +12,13 @@ type dice struct {
 	seed uint64
 
 	mu  sync.Mutex
-	nth map[string]int // guarded by mu
+	nth map[decision]int // guarded by mu
 }
 
-func newDice(seed uint64) *dice { return &dice{seed: seed, nth: make(map[string]int)} }
+// decision is one that is drawn again and again.
+type decision struct{ kind, name string }
+
+func newDice(seed uint64) *dice { return &dice{seed: seed, nth: make(map[decision]int)} }
 
 // draw returns 64 bits for a decision.
 func (d *dice) draw(kind, name string, n int) uint64 {
@@ -35,8 +38,9 @@ func (d *dice) draw(kind, name string, n int) uint64 {
 func (d *dice) next(kind, name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.nth[kind+"\x00"+name]++
-	return d.nth[kind+"\x00"+name]
+	n := d.nth[decision{kind, name}] + 1
+	d.nth[decision{kind, name}] = n
+	return n
 }
 
 // chance draws yes or no.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -131,7 +132,7 @@ const hostRelay = "host"
 
 // sawSend is told of each request of the client when it has ended: a process that stands still goes on after that.
 func (i *instance) sawSend(ctx context.Context, a attempt.Attempt, s attempt.Send) {
-	i.thaw("send " + a.Reference)
+	i.thaw("send ", a.Reference)
 	i.w.sawSend(ctx, a, s)
 }
 
@@ -206,7 +207,7 @@ func (i *instance) freeze(d time.Duration) {
 
 // thaw waits until the process goes on, and tells how long that was. What a frozen process was about to do it does all at once;
 // a few drawn nanoseconds put it in an order that is the seed's.
-func (i *instance) thaw(name string) (stood time.Duration) {
+func (i *instance) thaw(of ...string) (stood time.Duration) {
 	for {
 		i.mu.Lock()
 		d := time.Until(i.frozenUntil)
@@ -215,6 +216,7 @@ func (i *instance) thaw(name string) (stood time.Duration) {
 			return stood
 		}
 		stood += d
+		name := strings.Join(of, "")
 		<-time.After(d + i.w.dice.between(0, 50*time.Microsecond, "thaw", name, i.w.dice.next("thaw", name)))
 	}
 }

@@ -32,6 +32,48 @@ type records struct {
 	frozen []frozen // which requests left too late
 
 	blamed bool // what the provider makes twice of one request counts as a double charge
+
+	sorted *index // what lies above, by what the rules ask for; made when it is first asked for
+}
+
+// index is the records by attempt and by reference. It points into them.
+type index struct {
+	history    map[string][]*write                // the committed changes, by attempt
+	references map[string]*attempt.Attempt        // by reference
+	charges    map[string][]*fakeprovider.Charge  // by reference
+	requests   map[string][]*fakeprovider.Request // by reference
+	wires      map[string][]*wire                 // by reference
+}
+
+func (r *records) index() *index {
+	if r.sorted != nil {
+		return r.sorted
+	}
+	x := &index{
+		history: make(map[string][]*write), references: make(map[string]*attempt.Attempt, len(r.final)), wires: make(map[string][]*wire),
+		charges: make(map[string][]*fakeprovider.Charge), requests: make(map[string][]*fakeprovider.Request),
+	}
+	for i := range r.writes {
+		w := &r.writes[i]
+		x.history[w.attempt.ID] = append(x.history[w.attempt.ID], w)
+	}
+	for i := range r.final {
+		x.references[r.final[i].Reference] = &r.final[i]
+	}
+	for i := range r.charges {
+		c := &r.charges[i]
+		x.charges[c.Reference] = append(x.charges[c.Reference], c)
+	}
+	for i := range r.requests {
+		q := &r.requests[i]
+		x.requests[q.Reference] = append(x.requests[q.Reference], q)
+	}
+	for i := range r.wires {
+		q := &r.wires[i]
+		x.wires[q.reference] = append(x.wires[q.reference], q)
+	}
+	r.sorted = x
+	return x
 }
 
 // write is a committed change of an attempt.
@@ -74,7 +116,6 @@ type wire struct {
 	method    string
 	path      string
 	reference string
-	key       string
 	frozen    time.Duration // how long its sender stood still before its first byte
 }
 
@@ -85,25 +126,16 @@ type frozen struct {
 }
 
 // references returns the attempts by reference.
-func (r *records) references() map[string]*attempt.Attempt {
-	all := make(map[string]*attempt.Attempt, len(r.final))
-	for i := range r.final {
-		all[r.final[i].Reference] = &r.final[i]
-	}
-	return all
-}
+func (r *records) references() map[string]*attempt.Attempt { return r.index().references }
 
 // history returns the committed changes by attempt.
-func (r *records) history() map[string][]write {
-	all := make(map[string][]write)
-	for _, w := range r.writes {
-		all[w.attempt.ID] = append(all[w.attempt.ID], w)
-	}
-	return all
-}
+func (r *records) history() map[string][]*write { return r.index().history }
+
+// byReference returns the charges by reference.
+func (r *records) byReference() map[string][]*fakeprovider.Charge { return r.index().charges }
 
 // endOf returns when an attempt came to its end; zero: it has not.
-func endOf(history []write) (at time.Time, status attempt.Status) {
+func endOf(history []*write) (at time.Time, status attempt.Status) {
 	for _, w := range history {
 		if w.event.Final() && w.attempt.Status.Final() {
 			return w.at, w.attempt.Status
@@ -114,8 +146,8 @@ func endOf(history []write) (at time.Time, status attempt.Status) {
 
 // lateWire tells whether a request of this reference was held back by a frozen sender.
 func (r *records) lateWire(reference string) bool {
-	for _, w := range r.wires {
-		if w.reference == reference && w.method == "POST" && w.frozen > 0 {
+	for _, w := range r.index().wires[reference] {
+		if w.method == "POST" && w.frozen > 0 {
 			return true
 		}
 	}

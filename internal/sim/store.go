@@ -71,16 +71,19 @@ type link struct {
 
 // enter lets an operation of the instance begin: not while it stands still, not once it is dead, and not while it cannot reach
 // the store. An outcome waits for the store as long as ctx allows, anything else for 5 s.
-func (l *link) enter(ctx context.Context, what string, outcome bool) error {
+func (l *link) enter(ctx context.Context, outcome bool, operation, about string) error {
 	of := l.of
-	of.thaw(what)
+	of.thaw(operation, about)
 	if of.dead() {
 		return fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead)
 	}
 	d := of.w.dice
-	n := d.next("store", of.name+what)
-	if most := of.w.profile.storeLatency; most > 0 && !of.w.isCalm() {
-		wait(ctx, d.between(0, most, "store latency", of.name+what, n))
+	if of.w.isCalm() {
+		return nil // none of what follows happens any more
+	}
+	what := of.name + operation + about
+	if most := of.w.profile.storeLatency; most > 0 {
+		wait(ctx, d.between(0, most, "store latency", what, d.next("store", what)))
 	}
 	patience := time.Now().Add(5 * time.Second)
 	for of.w.storeOut(of) {
@@ -92,7 +95,7 @@ func (l *link) enter(ctx context.Context, what string, outcome bool) error {
 		}
 		of.w.count("store out of reach")
 		of.stall()
-		wait(ctx, d.between(200*time.Millisecond, 300*time.Millisecond, "store wait", of.name+what, d.next("store wait", of.name+what)))
+		wait(ctx, d.between(200*time.Millisecond, 300*time.Millisecond, "store wait", what, d.next("store wait", what)))
 	}
 	if of.dead() {
 		return fmt.Errorf("%w: %w", attempt.ErrUnavailable, errDead)
@@ -108,7 +111,7 @@ func (l *link) Apply(ctx context.Context, steps ...*attempt.Step) error {
 		return attempt.JoinStepErrors(steps)
 	}
 	name := steps[0].Slot.Order + steps[0].ID
-	if err := l.enter(ctx, "apply "+name, steps[0].Outcome); err != nil {
+	if err := l.enter(ctx, steps[0].Outcome, "apply ", name); err != nil {
 		return fail(err)
 	}
 	w, of := l.of.w, l.of
@@ -172,42 +175,42 @@ func kindOf(writes []attempt.Write) string {
 }
 
 func (l *link) Attempt(ctx context.Context, id string) (attempt.Attempt, error) {
-	if err := l.enter(ctx, "attempt "+id, false); err != nil {
+	if err := l.enter(ctx, false, "attempt ", id); err != nil {
 		return attempt.Attempt{}, err
 	}
 	return l.Store.Attempt(ctx, id)
 }
 
 func (l *link) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, error) {
-	if err := l.enter(ctx, "slot "+slot.Order, false); err != nil {
+	if err := l.enter(ctx, false, "slot ", slot.Order); err != nil {
 		return attempt.View{}, err
 	}
 	return l.Store.Slot(ctx, slot)
 }
 
 func (l *link) Events(ctx context.Context, id string) ([]attempt.Event, error) {
-	if err := l.enter(ctx, "events "+id, false); err != nil {
+	if err := l.enter(ctx, false, "events ", id); err != nil {
 		return nil, err
 	}
 	return l.Store.Events(ctx, id)
 }
 
 func (l *link) TakeDue(ctx context.Context, limit int, lease time.Duration, places ...attempt.Place) (attempt.View, error) {
-	if err := l.enter(ctx, "due", false); err != nil {
+	if err := l.enter(ctx, false, "due", ""); err != nil {
 		return attempt.View{}, err
 	}
 	return l.Store.TakeDue(ctx, limit, lease, places...)
 }
 
 func (l *link) Notes(ctx context.Context, f attempt.NoteFilter) ([]attempt.Note, error) {
-	if err := l.enter(ctx, "notes", false); err != nil {
+	if err := l.enter(ctx, false, "notes", ""); err != nil {
 		return nil, err
 	}
 	return l.Store.Notes(ctx, f)
 }
 
 func (l *link) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.Brief, error) {
-	if err := l.enter(ctx, "briefs", false); err != nil {
+	if err := l.enter(ctx, false, "briefs", ""); err != nil {
 		return nil, err
 	}
 	return l.Store.Briefs(ctx, ids, chargeIDs)
@@ -215,7 +218,7 @@ func (l *link) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.B
 
 func (l *link) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attempt.Attempt, error] {
 	return func(yield func(attempt.Attempt, error) bool) {
-		if err := l.enter(ctx, "list", false); err != nil {
+		if err := l.enter(ctx, false, "list", ""); err != nil {
 			yield(attempt.Attempt{}, err)
 			return
 		}
@@ -228,14 +231,14 @@ func (l *link) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attemp
 }
 
 func (l *link) TakeUndelivered(ctx context.Context, relay string, limit int, lease time.Duration) ([]attempt.Event, error) {
-	if err := l.enter(ctx, "undelivered", false); err != nil {
+	if err := l.enter(ctx, false, "undelivered", ""); err != nil {
 		return nil, err
 	}
 	return l.Store.TakeUndelivered(ctx, relay, limit, lease)
 }
 
 func (l *link) Delivered(ctx context.Context, relay, attemptID string, version int, again time.Duration) error {
-	if err := l.enter(ctx, "delivered "+attemptID, false); err != nil {
+	if err := l.enter(ctx, false, "delivered ", attemptID); err != nil {
 		return err
 	}
 	return l.Store.Delivered(ctx, relay, attemptID, version, again)

@@ -70,10 +70,7 @@ type conn struct {
 	fresh   bool // guarded by mu: no byte of that answer has come yet
 }
 
-var (
-	inBody = regexp.MustCompile(`"merchant_reference":"([^"]*)"`)
-	inKey  = regexp.MustCompile(`(?m)^Idempotency-Key: "?([^"\r]*)"?\r$`)
-)
+var inBody = regexp.MustCompile(`"merchant_reference":"([^"]*)"`)
 
 // readWire tells what a request is about.
 func readWire(b []byte) (r wire, ok bool) {
@@ -90,16 +87,13 @@ func readWire(b []byte) (r wire, ok bool) {
 	if m := inBody.FindSubmatch(b); m != nil {
 		r.reference = string(m[1])
 	}
-	if m := inKey.FindSubmatch(b); m != nil {
-		r.key = string(m[1])
-	}
 	return r, true
 }
 
 func (c *conn) Write(b []byte) (int, error) {
 	w, of := c.of.w, c.of
 	r, begins := readWire(b)
-	stood := of.thaw(r.method + r.reference)
+	stood := of.thaw(r.method, r.reference)
 	if !begins {
 		return c.Conn.Write(b)
 	}

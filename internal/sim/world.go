@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"log"
 	"net/http"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,8 +36,25 @@ type outcome struct {
 	Precision  precision      `json:"precision"`
 	Simulated  time.Duration  `json:"simulated"`
 
-	Trace   []string `json:"trace,omitempty"`
+	trace   []traced
 	records *records
+}
+
+// traced is a line of a seed's timeline, which is written out only where somebody reads it.
+type traced struct {
+	at   time.Duration // since the beginning
+	text func() string
+}
+
+// timeline writes out what has happened.
+func (o *outcome) timeline() []string {
+	moments := slices.Clone(o.trace)
+	slices.SortStableFunc(moments, func(a, b traced) int { return cmp.Compare(a.at, b.at) })
+	lines := make([]string, len(moments))
+	for i, m := range moments {
+		lines[i] = fmt.Sprintf("%-18s %s", "+"+m.at.String(), m.text())
+	}
+	return lines
 }
 
 // world is one seed's run.
@@ -62,7 +79,7 @@ type world struct {
 	faults     map[string]int
 	kills      map[string]int
 	violations []violation
-	trace      []string
+	trace      []traced
 }
 
 // tail is how long a world goes on being out of order after the last order has come: long enough for the rule for abandoning.
@@ -276,6 +293,9 @@ func (w *world) deliver(rw http.ResponseWriter, r *http.Request) {
 
 // payers finish, or do not finish, what waits for them at the provider.
 func (w *world) payers() {
+	if !slices.Contains(w.profile.sources, "tok_requires_action") {
+		return // nothing waits for anybody
+	}
 	decided := make(map[string]bool)
 	for !w.isCalm() {
 		<-time.After(w.dice.between(20*time.Second, 40*time.Second, "payers", "", w.dice.next("payers", "")))
@@ -371,7 +391,7 @@ func (w *world) outage() string {
 func (w *world) storeOut(i *instance) bool {
 	since := time.Since(w.began)
 	for _, o := range w.profile.storeOutages {
-		if since >= o.from && since < o.to && !w.isCalm() && (o.how == "all" || o.how == fmt.Sprint(i.number)) {
+		if since >= o.from && since < o.to && !w.isCalm() && (o.how == "all" || o.how == strconv.Itoa(i.number)) {
 			return true
 		}
 	}
@@ -382,11 +402,16 @@ func (w *world) storeFault(how, name string, p float64) bool {
 	return p > 0 && !w.isCalm() && w.dice.chance(p, "store "+how, name, w.dice.next("store "+how, name))
 }
 
+// tracef adds a line to the timeline. What it names must not change any more.
 func (w *world) tracef(format string, args ...any) {
-	line := fmt.Sprintf("%-18s ", "+"+time.Since(w.began).String()) + fmt.Sprintf(format, args...)
+	w.happened(func() string { return fmt.Sprintf(format, args...) })
+}
+
+func (w *world) happened(text func() string) {
+	now := time.Since(w.began)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace = append(w.trace, line)
+	w.trace = append(w.trace, traced{now, text})
 }
 
 func (w *world) count(what string) {
@@ -414,8 +439,15 @@ func (w *world) broken(rule, format string, args ...any) {
 }
 
 func (w *world) wrote(change write) {
-	e := &change.event
-	text := fmt.Sprintf("store: %s v%d %s: %s -> %s", short(change.attempt.Reference), e.Version, e.What, e.From, e.To)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace = append(w.trace, traced{change.at.Sub(w.began), change.String})
+	w.records.writes = append(w.records.writes, change)
+}
+
+func (w *write) String() string {
+	e := &w.event
+	text := fmt.Sprintf("store: %s v%d %s: %s -> %s", short(w.attempt.Reference), e.Version, e.What, e.From, e.To)
 	if e.Evidence != nil {
 		text += fmt.Sprintf(" by %s", e.Evidence.Kind)
 		switch e.Evidence.Kind {
@@ -427,15 +459,12 @@ func (w *world) wrote(change write) {
 			}
 		}
 	}
-	text += fmt.Sprintf(" reason %s, fence %d, %d claims, %d maybe, %d charges, next %s, by %s", change.attempt.Reason, change.attempt.Fence,
-		len(change.attempt.Claims), change.attempt.MaybeSends, len(change.attempt.Charges), change.attempt.NextCheckAt.Format(time.TimeOnly), e.Who)
+	text += fmt.Sprintf(" reason %s, fence %d, %d claims, %d maybe, %d charges, next %s, by %s", w.attempt.Reason, w.attempt.Fence,
+		len(w.attempt.Claims), w.attempt.MaybeSends, len(w.attempt.Charges), w.attempt.NextCheckAt.Format(time.TimeOnly), e.Who)
 	for _, duty := range e.Duties {
 		text += fmt.Sprintf(" DUTY %s %s of %s", duty.Kind, duty.Why, duty.ChargeID)
 	}
-	w.tracef("%s", text)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.records.writes = append(w.records.writes, change)
+	return text
 }
 
 func (w *world) closed(slot attempt.Slot, c closed) {
@@ -520,7 +549,9 @@ func (w *world) judge() *outcome {
 	for _, q := range ledger.Requests {
 		q.Time = q.Time.Add(there)
 		r.requests = append(r.requests, q)
-		w.trace = append(w.trace, pad("+"+q.Time.Sub(w.began).String())+fmt.Sprintf("provider: request %d %s %s of %s, fault %q, status %d, replayed %t", q.Number, q.Method, q.Path, short(q.Reference), q.Fault, q.Status, q.Replayed))
+		w.trace = append(w.trace, traced{q.Time.Sub(w.began), func() string {
+			return fmt.Sprintf("provider: request %d %s %s of %s, fault %q, status %d, replayed %t", q.Number, q.Method, q.Path, short(q.Reference), q.Fault, q.Status, q.Replayed)
+		}})
 		if q.Fault != "" && q.Fault != fakeprovider.Answer {
 			w.faults[q.Method+" "+string(q.Fault)]++
 		}
@@ -543,18 +574,8 @@ func (w *world) judge() *outcome {
 		}
 	}
 	observe(r, func(what string) { w.counters[what]++ })
-	sort.SliceStable(w.trace, func(i, j int) bool { return traceTime(w.trace[i]) < traceTime(w.trace[j]) })
 	return &outcome{
 		Seed: w.dice.seed, Profile: w.profile.String(), Payments: len(r.final), Requests: len(r.requests), Counters: w.counters, Faults: w.faults,
-		Kills: w.kills, Violations: w.violations, Precision: measure(r), Simulated: r.end.Sub(r.began), Trace: w.trace, records: r,
+		Kills: w.kills, Violations: w.violations, Precision: measure(r), Simulated: r.end.Sub(r.began), trace: w.trace, records: r,
 	}
-}
-
-func traceTime(line string) time.Duration {
-	text, _, _ := strings.Cut(line, " ")
-	d, err := time.ParseDuration(strings.TrimPrefix(text, "+"))
-	if err != nil {
-		return 0
-	}
-	return d
 }
