@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ import (
 //   - plain: the same rows in the same tables, statement by statement between BEGIN and COMMIT
 //   - rows: the same, each part pipelined into one round trip
 //   - bare: one insert and one update of one table, without slot, event, guard or outbox
+//   - pgbench: bare's two statements by pgbench, which costs the client next to nothing
+//   - pgbench-store: the store's own two statements by pgbench, one by one
 
 // pay is one payment as the client makes it: start and claim in one step, then the outcome.
 func pay(ctx context.Context, store attempt.Store, order string) error {
@@ -177,42 +180,77 @@ func (h *handWritten) bare(order string) error {
 	})
 }
 
-// rival is one way to write payments.
+// rival is one way to write payments, which tells how long it took for so many by so many callers at once.
 type rival struct {
 	name string
-	pay  func(order string) error
+	pay  func(b *testing.B, turn, callers, payments int) time.Duration
+}
+
+// byCallers is a rival in this process.
+func byCallers(name string, pay func(order string) error) rival {
+	return rival{name, func(b *testing.B, turn, callers, payments int) time.Duration {
+		return drive(b, callers, payments, func(n int) error { return pay(fmt.Sprintf("order-%d-%d", turn, n)) })
+	}}
 }
 
 var raceTurn atomic.Int64
 
-// race lets the rivals write payments turn by turn, and reports the first one's speed as a multiple of each other's: the
-// median over all turns. One iteration is a whole race.
+// race lets the rivals write payments turn by turn, and reports the first one's speed as a multiple of each other's, by the clock and by
+// the processor time of the whole machine (server and client, so other work counts too): the medians over all turns. One iteration is a
+// whole race.
 func race(b *testing.B, callers, payments int, rivals ...rival) {
-	took := make([][]time.Duration, len(rivals))
+	took, busy := make([][]time.Duration, len(rivals)), make([][]time.Duration, len(rivals))
 	for b.Loop() {
 		for range 7 {
 			turn := int(raceTurn.Add(1))
 			for i := range rivals {
 				i := (i + turn) % len(rivals)
-				took[i] = append(took[i], drive(b, callers, payments, func(n int) error {
-					return rivals[i].pay(fmt.Sprintf("order-%d-%d", turn, n))
-				}))
+				before := machineBusy()
+				took[i] = append(took[i], rivals[i].pay(b, turn, callers, payments))
+				busy[i] = append(busy[i], machineBusy()-before)
 			}
 		}
 	}
 	for i, r := range rivals {
-		var ratios []float64
-		for n := range took[i] {
-			ratios = append(ratios, float64(took[i][n])/float64(took[0][n]))
-		}
-		slices.Sort(ratios)
 		if i > 0 {
-			b.ReportMetric(ratios[len(ratios)/2], "x-"+r.name)
+			b.ReportMetric(medianRatio(took[i], took[0]), "x-"+r.name)
+			if busy[0][0] > 0 {
+				b.ReportMetric(medianRatio(busy[i], busy[0]), "x-"+r.name+"-by-cpu")
+			}
 		}
-		sorted := slices.Sorted(slices.Values(took[i]))
-		b.ReportMetric(float64(payments)/sorted[len(sorted)/2].Seconds(), r.name+"/s")
+		b.ReportMetric(float64(payments)/median(took[i]).Seconds(), r.name+"/s")
+		if busy[0][0] > 0 {
+			b.ReportMetric(float64(payments)/median(busy[i]).Seconds(), r.name+"/cpu-s")
+		}
 	}
 	b.ReportMetric(0, "ns/op") // of a whole race: says nothing
+}
+
+func median(all []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(all))[len(all)/2]
+}
+
+// medianRatio is the median of the turns' ratios.
+func medianRatio(a, b []time.Duration) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = float64(a[i]) / float64(b[i])
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
+}
+
+// machineBusy is the processor time that this machine has spent so far, 0 where it does not tell: proc(5), in 1/100 s.
+func machineBusy() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	var user, nice, system, idle, iowait, irq, softirq int64
+	if _, err := fmt.Sscanf(string(text), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq); err != nil {
+		return 0
+	}
+	return time.Duration(user+nice+system+irq+softirq) * 10 * time.Millisecond
 }
 
 // drive makes payments with a number of callers at once.
@@ -234,12 +272,13 @@ func drive(b *testing.B, callers, payments int, pay func(n int) error) time.Dura
 }
 
 func BenchmarkPayments(b *testing.B) {
-	for _, n := range []struct{ callers, payments int }{{1, 150}, {8, 480}, {64, 1920}} {
+	for _, n := range []struct{ callers, payments int }{{1, 300}, {8, 1600}, {64, 6400}} {
 		b.Run(fmt.Sprintf("callers=%d", n.callers), func(b *testing.B) {
 			s, h, g := testStore(b, Options{}), newHandWritten(b), newHandWritten(b)
 			race(b, n.callers, n.payments,
-				rival{"store", func(order string) error { return pay(context.Background(), s, order) }},
-				rival{"plain", g.plain}, rival{"rows", h.rows}, rival{"bare", h.bare})
+				byCallers("store", func(order string) error { return pay(context.Background(), s, order) }),
+				byCallers("plain", g.plain), byCallers("rows", h.rows), byCallers("bare", h.bare),
+				pgbench(b, "pgbench", bareScript(h.schema)), pgbench(b, "pgbench-store", storeScript(b, s)))
 		})
 	}
 }
