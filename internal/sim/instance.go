@@ -151,24 +151,33 @@ func (i *instance) crash(point, name string) bool {
 	if !w.dice.chance(w.profile.crashes, "crash "+point, name, w.dice.next("crash "+point, name)) {
 		return false
 	}
-	w.countKill(point)
-	i.kill(point)
-	return true
+	return i.kill(point)
 }
 
 // kill ends a process at once: it writes and sends nothing any more, and tells nobody anything. What the provider has received
-// goes on there. Another life begins after a while.
-func (i *instance) kill(why string) {
-	i.mu.Lock()
-	if i.died {
-		i.mu.Unlock()
-		return
+// goes on there. Another life begins after a while. Once the faults have ended nobody is killed.
+func (i *instance) kill(point string) bool {
+	w := i.w
+	w.mu.Lock()
+	if w.isCalm() {
+		w.mu.Unlock()
+		return false
 	}
+	w.background.Add(1) // before the faults can end, so that whoever waits then waits for what begins below
+	defer w.background.Done()
+	w.kills[point]++
+	w.mu.Unlock()
+
+	i.mu.Lock()
+	already := i.died
 	i.died = true
 	i.mu.Unlock()
-	i.w.tracef("%s dies (%s)", i.name, why)
-	i.bury()
-	i.w.restart(i)
+	if !already {
+		w.tracef("%s dies (%s)", i.name, point)
+		i.bury()
+		w.restart(i)
+	}
+	return true
 }
 
 // bury ends the goroutines of an instance that is dead: without a store and without a way to the provider it does nothing.

@@ -363,7 +363,7 @@ var mutants = []mutant{
 				}
 				kept := *writes[0].Attempt
 				late := attempt.Write{Attempt: &kept, Event: writes[0].Event}
-				w.background.Go(func() {
+				w.later(func() {
 					<-time.After(time.Second)
 					_ = store.Apply(context.Background(), &attempt.Step{Slot: s.Slot, Do: func(attempt.View) ([]attempt.Write, error) { return []attempt.Write{late}, nil }}) // whether it comes to that is the mistake
 				})
@@ -477,7 +477,7 @@ var mutants = []mutant{
 func (w *world) forge(change attempt.Write) {
 	a, e := *change.Attempt, change.Event
 	a.Status, a.Version, e.From, e.To, e.Version = attempt.StatusAbandoned, a.Version+1, attempt.StatusDeclined, attempt.StatusAbandoned, e.Version+1
-	w.background.Go(func() {
+	w.later(func() {
 		<-time.After(time.Second)
 		now := time.Now()
 		w.wrote(write{at: now, store: w.storeNow(), attempt: a, event: e})

@@ -66,7 +66,7 @@ type world struct {
 	memory  *attempt.Memory
 	store   attempt.Store
 	began   time.Time
-	calm    atomic.Bool
+	calm    atomic.Bool // set under mu
 
 	customers  sync.WaitGroup
 	background sync.WaitGroup
@@ -188,7 +188,9 @@ func (w *world) safety() {
 	}
 	<-time.After(p.span + tail)
 	w.customers.Wait()
+	w.mu.Lock()
 	w.calm.Store(true)
+	w.mu.Unlock()
 	w.bank.ClearFaults()
 	w.tracef("the faults end")
 	w.records.calm = time.Now()
@@ -236,6 +238,7 @@ func (w *world) liveness() {
 	}
 	<-time.After(3 * time.Hour) // the last events for the host
 	last.stop()
+	w.tracef("the last process has ended")
 	w.background.Wait()
 	if err := w.bank.Close(); err != nil {
 		w.broken("simulator", "the provider does not close: %v", err)
@@ -407,6 +410,13 @@ func (w *world) tracef(format string, args ...any) {
 	w.happened(func() string { return fmt.Sprintf(format, args...) })
 }
 
+// later begins something that goes on beside everything else, and ends before the world does.
+func (w *world) later(f func()) {
+	w.mu.Lock() // so that it is begun before whoever takes mu, and then waits
+	defer w.mu.Unlock()
+	w.background.Go(f)
+}
+
 func (w *world) happened(text func() string) {
 	now := time.Since(w.began)
 	w.mu.Lock()
@@ -424,12 +434,6 @@ func (w *world) countFault(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults[what]++
-}
-
-func (w *world) countKill(point string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kills[point]++
 }
 
 func (w *world) broken(rule, format string, args ...any) {
