@@ -33,9 +33,13 @@ func conform(t *testing.T, opts Options) {
 }
 
 // inTx runs f in a transaction of the host's, on a connection of its own.
-func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) error) (err error) {
+func inTx(s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) error) error {
+	return inTxAt(os.Getenv("CHARGEONCE_TEST_POSTGRES"), s, opts, f)
+}
+
+func inTxAt(url string, s *Store, opts pgx.TxOptions, f func(context.Context, attempt.Tx) error) (err error) {
 	ctx := context.Background()
-	c, err := pgx.Connect(ctx, os.Getenv("CHARGEONCE_TEST_POSTGRES"))
+	c, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ type Server struct {
 	as  *syscall.Credential // who runs it: PostgreSQL refuses to run as root
 }
 
-// missing skips aloud, but never in CI.
-func missing(t *testing.T, why string) {
+// Missing skips aloud, but never in CI: what a test needs is not on this machine.
+func Missing(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal(why)
@@ -46,7 +46,7 @@ func New(t *testing.T) *Server {
 	u, err := user.Lookup("postgres")
 	if err != nil {
 		if u, err = user.Lookup("nobody"); err != nil {
-			missing(t, "there is no user to run PostgreSQL as")
+			Missing(t, "there is no user to run PostgreSQL as")
 		}
 	}
 	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
@@ -78,7 +78,7 @@ func programs(t *testing.T) string {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
-		missing(t, "PostgreSQL's programs are neither in PATH nor in /usr/lib/postgresql; ./scripts/test brings them")
+		Missing(t, "PostgreSQL's programs are neither in PATH nor in /usr/lib/postgresql; ./scripts/test brings them")
 	}
 	slices.Sort(found)
 	return filepath.Dir(found[len(found)-1])
@@ -98,6 +98,22 @@ func (s *Server) Run(t *testing.T, program string, args ...string) {
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(out.Name())
 		t.Fatalf("%s %v: %v\n%s", program, args, err, text)
+	}
+}
+
+// Background starts a program, as the user who runs the server and in its folder; stop ends it.
+func (s *Server) Background(t *testing.T, program string, args ...string) (stop func()) {
+	t.Helper()
+	cmd := exec.Command(program, args...) //nolint:noctx // stop ends it
+	cmd.Dir, cmd.SysProcAttr = s.Dir, &syscall.SysProcAttr{Credential: s.as}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Errorf("end %s: %v", program, err)
+		}
+		_ = cmd.Wait() // says that it was killed
 	}
 }
 
