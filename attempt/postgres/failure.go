@@ -28,6 +28,8 @@ const (
 	codeInvalidPassword      = "28P01"
 	codeInvalidAuthorization = "28000"
 	codeNoDatabase           = "3D000"
+	codeStatementIsThere     = "42P05" // a prepared statement, of another client's
+	codeNoStatement          = "26000" // that another server process has prepared
 )
 
 func code(err error) string {
@@ -87,6 +89,8 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("the server takes no writes, it is a read-only replica or default_transaction_read_only is on; name the primary, or all hosts: %w", err)
 	case codeUndefinedTable, codeInvalidSchema:
 		return fmt.Errorf("the tables are not in schema %q; `chargeonce migrate up` makes them: %w", s.opts.Schema, err)
+	case codeStatementIsThere, codeNoStatement:
+		return fmt.Errorf("a transaction pooler that keeps no prepared statements stands before the server: set Options.Pooler, or default_query_exec_mode=exec in the URL: %w", err)
 	case codeInsufficient:
 		return fmt.Errorf("the role lacks a right in schema %q: migrations need its owner, or who may make it; for the rest postgres.Grants and `chargeonce migrate sql --grant ROLE` write the statements: %w", s.opts.Schema, err)
 	}

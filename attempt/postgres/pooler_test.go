@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -118,6 +119,24 @@ func TestTransactionPooler(t *testing.T) {
 		s := opened(t, Options{Schema: "pooled_migration"})
 		defer s.Close()
 		wantOneAfterStart(t, s)
+	})
+	t.Run("not told", func(t *testing.T) {
+		name := schema(t)
+		var said error
+		for range 4 { // the second that meets the same server process at the latest
+			s, err := Open(t.Context(), url, Options{Schema: name})
+			if err != nil {
+				said = err
+				break
+			}
+			_, said = s.Slot(t.Context(), slotOf("1001"))
+			if s.Close(); said != nil {
+				break
+			}
+		}
+		if !errors.Is(said, attempt.ErrUnavailable) || !strings.Contains(said.Error(), "Options.Pooler") {
+			t.Errorf("without Options.Pooler: %v, want an error that names it", said)
+		}
 	})
 	t.Run("two processes", func(t *testing.T) {
 		name := schema(t)
