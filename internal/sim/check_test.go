@@ -207,6 +207,15 @@ var forgeries = []struct {
 	{"relayed", "a change that the host was not told", func(r *records) { paid(r).Version++ }},
 	{"relayed", "changes out of order", func(r *records) { slices.Reverse(r.relayed[paid(r).ID]) }},
 	{"bounded", "a call that took an hour", func(r *records) { c := callAbout(r, paid(r)); c.ended = c.began.Add(time.Hour) }},
+	{"canary", "a payment that has waited for its turn", func(r *records) {
+		i := slices.IndexFunc(r.calls, func(c *call) bool { return c.canary })
+		r.calls[i].ended = r.calls[i].ended.Add(2 * canaryTakes)
+	}},
+	{"leaks", "a goroutine", func(r *records) { r.remains.goroutines = []string{"goroutine 7 [select]"} }},
+	{"leaks", "a connection", func(r *records) { r.remains.connections = []string{"i0.1"} }},
+	{"leaks", "a row that was taken and never given back", func(r *records) { r.remains.due = []attempt.Brief{{ID: "one"}} }},
+	{"leaks", "a claim that still runs", func(r *records) { r.remains.claims = []string{"one until +1h"} }},
+	{"leaks", "an event that was never delivered", func(r *records) { r.remains.undelivered = 1 }},
 	{"canary", "no payment although all is well", func(r *records) {
 		i := slices.IndexFunc(r.calls, func(c *call) bool { return c.canary })
 		r.calls[i].err = errors.New("too many requests under way")

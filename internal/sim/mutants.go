@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"regexp"
@@ -168,6 +169,13 @@ type applying struct {
 
 func (a *applying) Apply(ctx context.Context, steps ...*attempt.Step) error {
 	return a.apply(ctx, steps)
+}
+
+// lending is a store that lends what is due for ever.
+type lending struct{ attempt.Store }
+
+func (l lending) TakeDue(ctx context.Context, limit int, _ time.Duration, places ...attempt.Place) (attempt.View, error) {
+	return l.Store.TakeDue(ctx, limit, 100*365*24*time.Hour, places...)
 }
 
 var (
@@ -456,6 +464,47 @@ var mutants = []mutant{
 			w.memory.Now = func() time.Time { return time.Now().Add(4 * time.Since(w.began)) }
 			return store
 		},
+	},
+	{
+		name: "permit-lost", what: "a permit to send is taken and never given back", rules: []string{"canary"},
+		world:  with(worldOf(keepsAll, 0.2, lostAnswers...), func(p *profile) { p.permits = 4 }),
+		client: func(_ *world, cfg *payclient.Config) { cfg.MaxConcurrent-- },
+	},
+	{
+		name: "connection-lost", what: "a connection is made that nobody closes", rules: []string{"leaks"},
+		world: worldOf(keepsAll, 0.2, lostAnswers...),
+		client: func(w *world, cfg *payclient.Config) {
+			t := cfg.Transport.(*http.Transport)
+			dial := t.DialContext
+			t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if w.dice.next("mutant", "") == 3 {
+					_, _ = dial(ctx, network, addr) // forgetting it is the mistake
+				}
+				return dial(ctx, network, addr)
+			}
+		},
+	},
+	{
+		name: "goroutine-lost", what: "whoever waits for an answer waits for ever", rules: []string{"leaks"},
+		world: worldOf(keepsAll, 0.2, lostAnswers...),
+		client: through(func(w *world, base http.RoundTripper, req *http.Request, _ []byte) (*http.Response, error) {
+			resp, err := base.RoundTrip(req)
+			if err != nil {
+				answer := make(chan struct{})
+				go func() {
+					select {
+					case <-answer:
+					case <-w.over:
+					}
+				}()
+			}
+			return resp, err
+		}),
+	},
+	{
+		name: "lease-for-ever", what: "what a reconciler takes and does not give back is never looked at again", rules: []string{"settled", "leaks", "duties"},
+		world: with(worldOf(keepsAll, 0.5, lostAnswers...), func(p *profile) { p.retries, p.crashes = -1, 0.04 }),
+		store: func(_ *world, store attempt.Store) attempt.Store { return lending{store} },
 	},
 	{
 		name: "history-rewritten", what: "an end is written over by a later one", rules: []string{"final", "gapless", "told-final"},

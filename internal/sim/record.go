@@ -27,6 +27,8 @@ type records struct {
 
 	relayed map[string][]int // versions that the host was told, by attempt, in the order of telling
 
+	remains remains
+
 	calls  []*call
 	wires  []wire
 	frozen []frozen // which requests left too late

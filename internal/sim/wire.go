@@ -52,7 +52,11 @@ func (i *instance) dial(ctx context.Context, network, addr string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c, of: i, closing: make(chan struct{})}, nil
+	open := &conn{Conn: c, of: i, closing: make(chan struct{})}
+	w.mu.Lock()
+	w.connections[open] = true
+	w.mu.Unlock()
+	return open, nil
 }
 
 // conn is a connection to the provider on which requests and answers take their time, and at which the process may stand
@@ -180,7 +184,13 @@ func (c *conn) wait(d time.Duration) bool {
 }
 
 func (c *conn) Close() error {
-	c.once.Do(func() { close(c.closing) })
+	c.once.Do(func() {
+		close(c.closing)
+		w := c.of.w
+		w.mu.Lock()
+		delete(w.connections, c)
+		w.mu.Unlock()
+	})
 	c.mu.Lock()
 	writing := c.writing
 	c.mu.Unlock()

@@ -68,18 +68,21 @@ type world struct {
 	began   time.Time
 	calm    atomic.Bool // set under mu
 
+	over chan struct{} // closed when nothing is looked at any more
+
 	customers  sync.WaitGroup
 	background sync.WaitGroup
 
-	mu         sync.Mutex // guards everything below
-	instances  []*instance
-	lives      []int
-	records    records
-	counters   map[string]int
-	faults     map[string]int
-	kills      map[string]int
-	violations []violation
-	trace      []traced
+	mu          sync.Mutex // guards everything below
+	instances   []*instance
+	lives       []int
+	connections map[*conn]bool // that are open
+	records     records
+	counters    map[string]int
+	faults      map[string]int
+	kills       map[string]int
+	violations  []violation
+	trace       []traced
 }
 
 // tail is how long a world goes on being out of order after the last order has come: long enough for the rule for abandoning.
@@ -99,7 +102,7 @@ func run(t *testing.T, seed uint64, m *mutant) (o *outcome) {
 	synctest.Test(t, func(*testing.T) {
 		w := &world{
 			dice: newDice(seed), mutant: m, began: time.Now(),
-			counters: make(map[string]int), faults: make(map[string]int), kills: make(map[string]int),
+			over: make(chan struct{}), connections: make(map[*conn]bool), counters: make(map[string]int), faults: make(map[string]int), kills: make(map[string]int),
 		}
 		w.profile = profileOf(w.dice)
 		if m != nil && m.world != nil {
@@ -208,7 +211,15 @@ func (w *world) liveness() {
 	// Until the breakers let requests through again, and nobody stands still any more.
 	<-time.After(time.Hour)
 	for n := range w.profile.instances {
-		w.canary(n)
+		w.canary(n, "tok_visa", "")
+		if w.profile.permits > 8 {
+			continue // so many at once show no more
+		}
+		var all sync.WaitGroup
+		for k := range w.profile.permits {
+			all.Go(func() { w.canary(n, "tok_slow_"+canaryTakes.String(), "-"+strconv.Itoa(k)) })
+		}
+		all.Wait()
 	}
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -243,15 +254,20 @@ func (w *world) liveness() {
 	if err := w.bank.Close(); err != nil {
 		w.broken("simulator", "the provider does not close: %v", err)
 	}
+	w.collect()
+	close(w.over)
 }
+
+// canaryTakes is how long the provider takes for payments that are made at once.
+const canaryTakes = time.Second
 
 // canary pays at an instance. Its breaker may open once more: while it is half-open it judges by the last requests, however long
 // ago they failed.
-func (w *world) canary(n int) {
-	order := "canary-" + w.alive(n).name
+func (w *world) canary(n int, source, part string) {
+	order := "canary-" + w.alive(n).name + part
 	for range 4 {
 		c := w.call("pay", order, n, func(ctx context.Context, i *instance) (payclient.Result, error) {
-			return i.client.Pay(ctx, intent(order, "tok_visa", 1000, "EUR"))
+			return i.client.Pay(ctx, intent(order, source, 1000, "EUR"))
 		})
 		notPaid := new(attempt.NotPaidError)
 		if !errors.As(c.err, &notPaid) || notPaid.Reason != attempt.ReasonBreakerOpen {
