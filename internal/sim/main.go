@@ -33,6 +33,7 @@ func main() {
 		workers = flag.Int("workers", runtime.GOMAXPROCS(0), "processes at a time")
 		worker  = flag.Bool("worker", false, "run the seeds named on standard input (the program starts itself so)")
 		name    = flag.String("mutant", "", "run with a mistake built in")
+		keepers = flag.String("keep", keptIn, "the folder in which a seed that breaks a rule is kept; empty: nowhere")
 
 		profiled = flag.String("cpuprofile", "", "with -worker: write a profile of it to this file")
 	)
@@ -72,7 +73,8 @@ func main() {
 			defer cancel()
 			*seeds = 0
 		}
-		if !campaign(ctx, *name, *from, *seeds, *workers, os.Stdout) {
+		c := &series{mutant: *name, from: *from, seeds: *seeds, workers: *workers, keepIn: *keepers, out: os.Stdout}
+		if !c.run(ctx) {
 			stop()
 			os.Exit(1) //nolint:gocritic // nothing is left to be deferred
 		}
@@ -144,49 +146,97 @@ func work(t *testing.T, m *mutant, in io.Reader, out io.Writer) {
 	}
 }
 
-// campaign runs seeds in processes of their own, so that one that ends in a panic or never ends takes no other with it.
-func campaign(ctx context.Context, mutant string, from uint64, seeds, workers int, out io.Writer) (clean bool) {
+// series is a campaign: the kept seeds, then seed after seed, in processes of their own, so that one that ends in a panic or
+// never ends takes no other with it.
+type series struct {
+	mutant  string
+	from    uint64
+	seeds   int // 0: until the time is over
+	workers int
+	keepIn  string
+	out     io.Writer
+
+	mu   sync.Mutex
+	todo []kept // guarded by mu: run before the others
+	next uint64 // guarded by mu
+	sum  *total // guarded by mu
+}
+
+// run runs the campaign and prints its table. It tells whether all is well: no rule is broken, everything has happened that has
+// to happen sometimes, nobody was told wrongly, and the world that must fail has failed.
+func (s *series) run(ctx context.Context) (clean bool) {
 	began := time.Now()
-	sum := newTotal()
-	next := from
-	var mu sync.Mutex // guards next and sum
+	s.sum, s.next = newTotal(), s.from
+	if s.mutant == "" {
+		var err error
+		if s.todo, err = readKept(keptSeeds); err != nil {
+			fmt.Fprintln(s.out, err)
+			return false
+		}
+	}
+	known := make(map[uint64]bool)
+	for _, k := range s.todo {
+		known[k.seed] = true
+	}
+	s.sum.kept = len(s.todo)
 	take := func() (uint64, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() != nil || seeds > 0 && next >= from+uint64(seeds) { //nolint:gosec // positive
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if ctx.Err() != nil {
 			return 0, false
 		}
-		next++
-		return next - 1, true
+		if len(s.todo) > 0 {
+			first := s.todo[0]
+			s.todo = s.todo[1:]
+			return first.seed, true
+		}
+		if s.seeds > 0 && s.next >= s.from+uint64(s.seeds) { //nolint:gosec // positive
+			return 0, false
+		}
+		s.next++
+		return s.next - 1, true
 	}
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
+	done := func(o *outcome) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if errors.Is(ctx.Err(), context.Canceled) && o.Simulated == 0 {
+			return // whoever stopped the campaign stopped this seed
+		}
+		s.sum.add(o)
+		for _, v := range o.Violations {
+			fmt.Fprintf(s.out, "seed %d BROKEN %s: %s\n", o.Seed, v.Rule, v.Text)
+		}
+		if len(o.Violations) > 0 && s.mutant == "" && s.keepIn != "" && !known[o.Seed] {
+			file, err := keep(s.keepIn, o)
+			if err != nil {
+				fmt.Fprintf(s.out, "seed %d is not kept: %v\n", o.Seed, err)
+				return
+			}
+			fmt.Fprintf(s.out, "seed %d is kept in %s\n", o.Seed, file)
+		}
+	}
+	var all sync.WaitGroup
+	for range s.workers {
+		all.Go(func() {
 			for {
 				seed, more := take()
 				if !more {
 					return
 				}
-				child(mutant, seed, take, func(o *outcome) {
-					mu.Lock()
-					defer mu.Unlock()
-					sum.add(o)
-					for _, v := range o.Violations {
-						fmt.Fprintf(out, "seed %d BROKEN %s: %s\n", o.Seed, v.Rule, v.Text)
-					}
-				})
+				child(s.mutant, seed, take, done)
 			}
 		})
 	}
-	wg.Wait()
-	sum.took = time.Since(began)
-	if mutant == "" {
+	all.Wait()
+	s.sum.took = time.Since(began)
+	if s.mutant == "" {
 		// A checker that finds nothing is no proof unless it finds what is there.
-		child("canary", from, func() (uint64, bool) { return 0, false }, func(o *outcome) { sum.canary = len(o.Violations) })
+		child("canary", s.from, func() (uint64, bool) { return 0, false }, func(o *outcome) { s.sum.canary = len(o.Violations) })
 	}
-	sum.write(out)
-	enough := sum.seeds < enoughSeeds || len(sum.never()) == 0
-	return sum.violations == 0 && enough && (mutant != "" || sum.canary > 0)
+	s.sum.write(s.out)
+	enough := s.sum.seeds < enoughSeeds || len(s.sum.never()) == 0
+	p := &s.sum.precision
+	return s.sum.violations == 0 && enough && p.Unknown == 0 && p.FalseEnds == 0 && (s.mutant != "" || s.sum.canary > 0)
 }
 
 // enoughSeeds is from how many seeds on each of the things that must happen sometimes has to have happened.

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,37 +20,6 @@ var (
 	digests   = flag.String("sim.digests", "", "the file in which TestDigests writes what -sim.seeds seeds have decided, a line each")
 )
 
-// keptSeeds are the seeds that have found something, with what they found.
-func keptSeeds(t *testing.T) map[uint64]string {
-	files, err := filepath.Glob("testdata/seeds/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	seeds := make(map[uint64]string)
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			number, why, ok := strings.Cut(lines.Text(), " ")
-			if !ok || strings.HasPrefix(number, "#") {
-				continue
-			}
-			seed, err := strconv.ParseUint(number, 10, 64)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			seeds[seed] = why
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return seeds
-}
-
 func report(t *testing.T, o *outcome, why string) {
 	for i, v := range o.Violations {
 		if i == 5 {
@@ -61,17 +27,6 @@ func report(t *testing.T, o *outcome, why string) {
 			break
 		}
 		t.Errorf("seed %d%s broke %s: %s\nits world: %s\nsee it: go run ./internal/sim -seed %d -v", o.Seed, why, v.Rule, v.Text, o.Profile, o.Seed)
-	}
-}
-
-// What was found once is looked for first, ever after.
-func TestKeptSeeds(t *testing.T) {
-	seeds := keptSeeds(t)
-	if len(seeds) == 0 {
-		t.Fatal("no seeds are kept in testdata/seeds")
-	}
-	for seed, why := range seeds {
-		report(t, run(t, seed, nil), " ("+why+")")
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 
 // total is what many seeds have shown.
 type total struct {
-	seeds, payments, requests, violations int
-	counters, faults, kills, rules        map[string]int
-	precision                             precision
-	canary                                int     // violations of the world that must fail
-	simulated                             float64 // hours: of many seeds they are more than a time.Duration holds
-	took                                  time.Duration
+	seeds, kept, payments, requests, violations int
+	counters, faults, kills, rules              map[string]int
+	precision                                   precision
+	canary                                      int     // violations of the world that must fail
+	simulated                                   float64 // hours: of many seeds they are more than a time.Duration holds
+	took                                        time.Duration
 }
 
 func newTotal() *total {
@@ -60,10 +60,12 @@ func (t *total) write(w io.Writer) {
 	fmt.Fprintf(w, "\n| what | how often |\n|---|---|\n")
 	row := func(what string, n any) { fmt.Fprintf(w, "| %s | %v |\n", what, n) }
 	row("seeds", t.seeds)
+	row("of these kept from before, and run first", t.kept)
 	row("attempts (payments and refunds)", t.payments)
 	row("requests at the provider", t.requests)
 	row("simulated time", fmt.Sprintf("%.0f years", t.simulated/24/365))
 	row("wall time", t.took.Round(time.Second))
+	row("seeds a second", fmt.Sprintf("%.1f", float64(t.seeds)/t.took.Seconds()))
 	row("faults", all(t.faults))
 	row("processes killed", all(t.kills))
 	row("violations", t.violations)
