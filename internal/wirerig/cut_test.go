@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 	"github.com/chargeonce/chargeonce/payclient/standard"
 )
 
-var wholeWire = flag.Bool("cut.whole", false, "cut after every byte under TLS too: minutes, and many with -race")
+var sample = flag.Bool("cut.sample", false, "under TLS do not cut after every byte of the handshake, as with -short")
 
 // minor is what every payment here is of.
 const minor = 54890
@@ -34,7 +35,7 @@ type rig struct {
 	store    *attempt.Memory
 	once     *payclient.Client // sends once, and asks nobody
 	asks     *payclient.Client
-	again    *payclient.Client // at whose time the wire is whole
+	again    *payclient.Client // whose wire is whole: it does not go through the cutter, and not under TLS
 	sent     []attempt.Send    // by once, since forget
 	n        int
 }
@@ -46,30 +47,36 @@ func newRig(t *testing.T, secure bool) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, scheme, roots := l.Addr().String(), "http://", (*x509.CertPool)(nil)
+	whole, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cutter = newCutter(t, l.Addr().String())
+	across, direct, roots := "http://"+r.cutter.listener.Addr().String(), "http://"+whole.Addr().String(), (*x509.CertPool)(nil)
 	if secure {
 		authority := wiretest.NewAuthority(t)
-		roots, scheme = authority.Pool(), "https://"
+		roots, across = authority.Pool(), "https://"+r.cutter.listener.Addr().String()
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{authority.Certificate(time.Now().Add(time.Hour))}})
 	}
 	server := &http.Server{Handler: r.provider, ConnContext: r.provider.ConnContext, ErrorLog: log.New(io.Discard, "", 0)}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	var served sync.WaitGroup
+	for _, l := range []net.Listener{l, whole} {
+		served.Go(func() { _ = server.Serve(l) }) // until it is closed
+	}
 	t.Cleanup(func() {
 		_ = server.Close()
-		<-served //nolint:errcheck // that it has ended is enough
+		served.Wait()
 		_ = r.provider.Close()
 	})
-	r.cutter = newCutter(t, address)
 
-	connect := func(retries int, noLookup bool) *payclient.Client {
+	connect := func(url string, retries int, noLookup bool) *payclient.Client {
 		adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("sk_cut_0123456789"), NoLookup: noLookup})
 		if err != nil {
 			t.Fatal(err)
 		}
 		client, err := payclient.New(payclient.Config{
-			Provider: adapter, Store: r.store, BaseURL: scheme + r.cutter.listener.Addr().String(), Environment: "rig",
-			Transport: payclient.NewTransport(payclient.TransportConfig{RootCAs: roots, CloseAfterUse: true}),
+			Provider: adapter, Store: r.store, BaseURL: url, Environment: "rig",
+			Transport: payclient.NewTransport(payclient.TransportConfig{RootCAs: roots, CloseAfterUse: url == across}),
 			Retries:   retries, FirstWait: time.Millisecond, MaxWait: 2 * time.Millisecond,
 			SendTimeout: 10 * time.Second, CallTimeout: 40 * time.Second, // no cut is waited for
 			Breaker: payclient.BreakerConfig{FailurePercent: -1},
@@ -89,7 +96,7 @@ func newRig(t *testing.T, secure bool) *rig {
 		})
 		return client
 	}
-	r.once, r.asks, r.again = connect(-1, true), connect(-1, false), connect(20, false)
+	r.once, r.asks, r.again = connect(across, -1, true), connect(across, -1, false), connect(direct, 20, false)
 	return r
 }
 
@@ -225,6 +232,7 @@ func TestCutAfterEveryByte(t *testing.T) {
 					name = fmt.Sprintf("TLS/%s/%v", o.name, how)
 				}
 				t.Run(name, func(t *testing.T) {
+					t.Parallel()
 					for _, where := range []way{toProvider, toClient} {
 						cutEverywhere(t, o, secure, where, how)
 					}
@@ -274,7 +282,7 @@ func cutEverywhere(t *testing.T, o operation, secure bool, where way, how end) {
 		if s.sure {
 			sure++
 		}
-		if after += 1; secure && !*wholeWire {
+		if after += 1; secure && (*sample || testing.Short()) {
 			switch left := whole - after; {
 			case left > 700: // the handshake
 				after += 36
