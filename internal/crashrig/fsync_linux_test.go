@@ -77,7 +77,7 @@ func TestRowIsOnDiskBeforeTheFirstByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	charged, _, err := w.traced(t.Context(), 0, true, "pay", "{rows}", "--concurrency", "8")
+	charged, _, err := w.traced(t.Context(), aim{}, true, "pay", "{rows}", "--concurrency", "8")
 	needTrace(t, err)
 	if charged.Code != 3 {
 		t.Errorf("pay ends with %d", charged.Code)
@@ -86,7 +86,7 @@ func TestRowIsOnDiskBeforeTheFirstByte(t *testing.T) {
 	if len(keys) != payments || len(wrong) > 0 {
 		t.Errorf("%d of %d keys were sent; %s", len(keys), payments, strings.Join(wrong, "; "))
 	}
-	refunded, _, err := w.traced(t.Context(), 0, true, "refund", "0", "--id", "R1")
+	refunded, _, err := w.traced(t.Context(), aim{}, true, "refund", "0", "--id", "R1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,14 @@ import (
 )
 
 var (
-	wantKills = flag.Int("crash.kills", 30, "how often the program is killed, at least, all verbs together, with SQLite; a third as often with PostgreSQL")
-	workers   = flag.Int("crash.workers", 3, "how many runs there are at once; most of their time they wait for claims to end")
+	wantKills = flag.Int("crash.kills", 900, "how often the program is killed, at least: two thirds with SQLite, a third with PostgreSQL")
+	wholeRuns = flag.Bool("crash.whole", false, "also kill it at every single point of every run: many minutes")
+	workers   = flag.Int("crash.workers", 8, "how many runs there are at once; most of their time they wait for claims to end")
 	seed      = flag.Uint64("crash.seed", 1, "decides where recoveries are killed")
 )
+
+// shortKills is how often it is killed under -short.
+const shortKills = 120
 
 // program is the chargeonce program under test.
 var program string
@@ -211,11 +215,11 @@ func (w *world) run(ctx context.Context, args ...string) (stdout, stderr string,
 	return out.String(), talk.String(), cmd.ProcessState.ExitCode(), err
 }
 
-// traced runs the program under the tracer and kills it at an event; 0: at none.
-func (w *world) traced(ctx context.Context, kill int, keep bool, args ...string) (_ trace, stdout string, err error) {
+// traced runs the program under the tracer and kills it where it is aimed at; the zero aim is none.
+func (w *world) traced(ctx context.Context, at aim, keep bool, args ...string) (_ trace, stdout string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	text, err := json.Marshal(task{Args: w.line(args), Store: w.socket(), Peer: w.bank.peer, Kill: kill, Keep: keep})
+	text, err := json.Marshal(task{Args: w.line(args), Store: w.socket(), Peer: w.bank.peer, Kill: at.n, Point: at.name, Keep: keep})
 	if err != nil {
 		return trace{}, "", err
 	}
@@ -231,7 +235,8 @@ func (w *world) traced(ctx context.Context, kill int, keep bool, args ...string)
 	cmd := exec.CommandContext(ctx, self)
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &out, &talk, []*os.File{into}
-	cmd.Env = append(environment[:len(environment):len(environment)], envTask+"="+string(text))
+	// Under the race detector a process otherwise sleeps for a second before it exits: https://go.dev/doc/articles/race_detector
+	cmd.Env = append(environment[:len(environment):len(environment)], envTask+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	err = cmd.Start()
 	_ = into.Close()
 	if err != nil {

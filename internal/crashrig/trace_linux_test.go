@@ -25,6 +25,7 @@ type task struct {
 	Store string   // the database's file; or, of PostgreSQL, the server's socket: a path, or an address and a port
 	Peer  string   // the provider: host and port
 	Kill  int      // at which event, 1 for the first; 0: at none
+	Point string   // of those with this name; empty: of all
 	Keep  bool     // what is written
 }
 
@@ -32,7 +33,8 @@ type task struct {
 type trace struct {
 	Events []event
 	Killed bool
-	Code   int // with which the program ended, if it was not killed
+	At     string // the name of the point at which it was
+	Code   int    // with which the program ended, if it was not killed
 	Failed string
 }
 
@@ -87,6 +89,7 @@ type tracer struct {
 	peers map[uint64]string // descriptors that lead to the provider (its address), or to PostgreSQL (serverFile)
 	begun map[int]*call     // by thread
 	wire  wire
+	named int // events so far of the name that is aimed at
 }
 
 func (t *tracer) run() error {
@@ -259,8 +262,15 @@ func (t *tracer) add(c *call, e event) {
 	}
 	t.Events = append(t.Events, e)
 	c.event = len(t.Events)
-	if len(t.Events) == t.Kill {
-		t.Killed = true
+	at := len(t.Events)
+	if t.Point != "" {
+		if at = 0; e.point() == t.Point {
+			t.named++
+			at = t.named
+		}
+	}
+	if at == t.Kill && at > 0 && !t.Killed {
+		t.Killed, t.At = true, e.point()
 		_ = syscall.Kill(t.pid, syscall.SIGKILL) // it is there: it is stopped
 	}
 }
