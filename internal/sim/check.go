@@ -153,7 +153,7 @@ func falseEnds(r *records) (broken []string) {
 			continue
 		}
 		for _, c := range charges[a.Reference] {
-			if holds(c) && !r.late(c.Reference, c.Created, end) && !r.madeTwice(c) && r.refundedBy(c.ID, end) < c.Amount {
+			if holds(c) && !r.forgot(c) && !r.late(c.Reference, c.Created, end) && !r.madeTwice(c) && r.refundedBy(c.ID, end) < c.Amount {
 				broken = append(broken, fmt.Sprintf("attempt %s of %s ended as %s (%s) at +%s, and the provider holds %s (%s) since +%s",
 					short(a.Reference), a.Slot, status, a.Reason, end.Sub(r.began), c.ID, c.Status, c.Created.Sub(r.began)))
 			}
@@ -455,7 +455,7 @@ func toldMoney(r *records) (broken []string) {
 		}
 		for _, held := range charges[a.Reference] {
 			end, _ := endOf(history[a.ID])
-			if holds(held) && !held.Created.After(c.began) && !r.madeTwice(held) && !r.late(held.Reference, held.Created, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
+			if holds(held) && !held.Created.After(c.began) && !r.forgot(held) && !r.madeTwice(held) && !r.late(held.Reference, held.Created, end) && r.refundedBy(held.ID, c.ended) < held.Amount {
 				broken = append(broken, fmt.Sprintf("call %d (%s %s) was told that no money moved (%s) at +%s, and the provider holds %s since +%s",
 					c.n, c.op, c.order, c.result.Reason, c.ended.Sub(r.began), held.ID, held.Created.Sub(r.began)))
 			}

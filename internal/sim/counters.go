@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -13,6 +14,21 @@ import (
 // nothing about them.
 var sometimes = []string{
 	"charged, and the answer was lost",
+	"refusal that came while another sender held a claim",
+	"sent again after answers that found nothing",
+	"customer's retry after a lost answer: keeps-all",
+	"customer's retry after a lost answer: successes",
+	"customer's retry after a lost answer: keyless",
+	"webhook before Start commits, adopted afterwards",
+	"payment that a restored store has forgotten",
+	"refunds of one charge from two sources",
+	"claim that expired before its sender could store the outcome",
+	"answer after its attempt was given up: sends",
+	"answer after its attempt was given up: lookup",
+	"answer after its attempt was given up: webhook",
+	"breaker open, with an unknown behind it",
+	"no time left to send, with an unknown behind it",
+	"told unknown because it must not be sent again",
 	"not charged, and no answer",
 	"proven not sent after an earlier send that may have been executed",
 	"claim taken over after it had expired",
@@ -22,7 +38,6 @@ var sometimes = []string{
 	"lookup says none, a later one finds the charge",
 	"charge that was made after its attempt was given up",
 	"key near the end of its retention",
-	"claimed, and nothing sent: breaker open or no time, with an unknown behind it",
 	"told in flight",
 	"told of a conflict",
 	"told already paid by another attempt",
@@ -98,8 +113,12 @@ func observeAttempt(r *records, a *attempt.Attempt, history []*write, charges []
 	end, status := endOf(history)
 	none, maybe, expired := false, false, false
 	var claimed time.Time
+	until := make(map[int]time.Time) // of claims, by fence
 	for k, w := range history {
 		e := w.event.Evidence
+		for _, c := range w.attempt.Claims {
+			until[c.Fence] = c.Until
+		}
 		switch w.event.What {
 		case attempt.WhatClaimed, attempt.WhatStartedClaimed:
 			if n := len(w.attempt.Claims); n > 1 {
@@ -123,15 +142,31 @@ func observeAttempt(r *records, a *attempt.Attempt, history []*write, charges []
 		if e == nil {
 			continue
 		}
+		if k > 0 && history[k-1].attempt.Status == attempt.StatusAbandoned && (len(e.Sends) > 0 || len(e.Charges) > 0 && len(history[k-1].attempt.Charges) == 0) {
+			count("answer after its attempt was given up: " + string(e.Kind))
+		}
 		switch e.Kind {
 		case attempt.EvidenceSends:
 			switch {
 			case len(e.Sends) == 0 && len(e.Charges) > 0:
 				count("charge cancelled at the provider")
+			case len(e.Sends) == 0 && w.attempt.MaybeSends > 0 && !w.attempt.Status.Final() && w.at.Sub(claimed) < time.Second:
+				count("breaker open, with an unknown behind it")
 			case len(e.Sends) == 0 && w.attempt.MaybeSends > 0 && !w.attempt.Status.Final():
-				count("claimed, and nothing sent: breaker open or no time, with an unknown behind it")
+				count("no time left to send, with an unknown behind it")
+			}
+			if len(e.Sends) > 0 && !e.Overdue && !until[e.Fence].IsZero() && w.store.After(until[e.Fence]) {
+				count("claim that expired before its sender could store the outcome")
 			}
 			for _, s := range e.Sends {
+				if s.Verdict == attempt.Lost && none {
+					count("sent again after answers that found nothing")
+				}
+				if (s.Verdict == attempt.Refused || s.Verdict == attempt.Rejected) && slices.ContainsFunc(w.attempt.Claims, func(c attempt.Claim) bool {
+					return c.Fence != e.Fence && c.Until.After(w.store)
+				}) {
+					count("refusal that came while another sender held a claim")
+				}
 				switch {
 				case s.Verdict == attempt.NotSent && maybe:
 					count("proven not sent after an earlier send that may have been executed")
@@ -200,7 +235,7 @@ func observeAttempt(r *records, a *attempt.Attempt, history []*write, charges []
 			continue
 		}
 		answered = answered || q.Status != 0
-		if !claimed.IsZero() && r.profile.keyed() && q.Time.Sub(history[0].at) > r.profile.retention/2 {
+		if !claimed.IsZero() && r.profile.keyed() && q.Time.Sub(history[0].at) > r.profile.retention*4/5 {
 			count("key near the end of its retention")
 		}
 	}
@@ -225,9 +260,31 @@ func observeAttempt(r *records, a *attempt.Attempt, history []*write, charges []
 		for _, o := range r.final {
 			if o.ID != a.ID && o.IsRefund() && o.Refund.ChargeID == a.Refund.ChargeID {
 				count("two refunds of one charge under way")
+				if o.Refund.ID != a.Refund.ID {
+					count("refunds of one charge from two sources")
+				}
 			}
 		}
 	}
+}
+
+// lostBefore tells whether a request of the order's had been lost when a call began, and nobody knew yet what had become of it.
+func (r *records) lostBefore(c *call) bool {
+	for i := range r.final {
+		if a := &r.final[i]; a.Slot.Order != c.order || a.IsRefund() {
+			continue
+		}
+		var last *write
+		for _, w := range r.history()[r.final[i].ID] {
+			if w.at.Before(c.began) {
+				last = w
+			}
+		}
+		if last != nil && last.attempt.Status == attempt.StatusUnknown && last.attempt.MaybeSends > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // follows tells whether the attempt before this one was given up.
@@ -241,9 +298,15 @@ func follows(r *records, a *attempt.Attempt) bool {
 	return false
 }
 
-func observeCall(_ *records, c *call, count func(string)) {
+func observeCall(r *records, c *call, count func(string)) {
 	if !c.told() {
 		return
+	}
+	if c.op == "pay" && r.lostBefore(c) {
+		count("customer's retry after a lost answer: " + string(r.profile.kind))
+	}
+	if c.err == nil && c.result.Open() && c.result.Reason == attempt.ReasonNotSendable {
+		count("told unknown because it must not be sent again")
 	}
 	notPaid := new(attempt.NotPaidError)
 	switch {

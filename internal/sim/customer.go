@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -100,6 +101,12 @@ func (w *world) customer(order string) {
 	currency := pick(d, []string{"EUR", "EUR", "TRY", "USD", "JPY"}, "currency", order, 0)
 	card := func(k int) string { return pick(d, w.profile.sources, "card", order, k) }
 	in := intent(order, card(0), minor, currency)
+	if w.profile.restored && d.chance(0.2, "restored", order, 0) {
+		style = "forgotten"
+	}
+	if w.profile.crowd {
+		style = "crowd"
+	}
 	w.tracef("%s: a customer of the kind %q with %s", order, style, in.Source.Reveal())
 
 	// again tries again until it is settled: the queue that redelivers, the customer with the retry button.
@@ -184,6 +191,24 @@ func (w *world) customer(order string) {
 		w.pay(in, n, 0)
 		<-time.After(draw(0, 20*time.Second, "basket"))
 		again(intent(order, card(0), minor+1, currency), 3, w.pay(intent(order, card(0), minor+1, currency), n+1, 0))
+	case "crowd": // one at each instance, who asks every second
+		for k := range w.profile.instances {
+			one := order + " at " + strconv.Itoa(k)
+			w.customers.Go(func() {
+				<-time.After(d.between(0, time.Second, "crowd", one, 0))
+				for again := range 25 {
+					if settled(w.pay(in, k, 0)) {
+						return
+					}
+					<-time.After(d.between(500*time.Millisecond, 1500*time.Millisecond, "crowd again", one, again))
+				}
+			})
+		}
+	case "forgotten": // paid already, in a time that the shop knows nothing of any more
+		w.forgotten(in)
+		<-time.After(draw(0, pick(d, []time.Duration{100 * time.Millisecond, 90 * time.Second}, "comes again within", order, 0), "comes again"))
+		again(in, 4, w.pay(in, n, 0))
+		w.check(order, n, in)
 	case "batch": // a queue delivers the same message five times, whatever the answers
 		for k := range 5 {
 			w.pay(in, n+k, 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/chargeonce/chargeonce/attempt"
+	"github.com/chargeonce/chargeonce/fakeprovider"
 	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
 	"github.com/chargeonce/chargeonce/reconcile"
@@ -48,24 +49,14 @@ func (w *world) newInstance(number, life int) *instance {
 	i.transport.DialContext, i.transport.DialTLSContext = i.dial, i.dial
 
 	p := &w.profile
-	adapter, err := standard.New(standard.Config{
-		Token: payclient.NewSecret("simulated"), KeyRetention: p.retention, LookupLag: p.lag,
-		KeepsSuccessesOnly: p.kind == successes, NoKeys: !p.keyed(), NoLookup: !p.canAsk(),
-		NoRefunds: !p.refunds, NoVoids: !p.voids, NoLists: !p.lists,
-	})
-	if err != nil {
-		panic(err) // a mistake in the simulator
-	}
-	cfg := payclient.Config{
-		Provider: adapter, Store: &link{Store: w.store, of: i}, BaseURL: "https://provider.example", Transport: i.transport,
-		Environment: "simulation", DeriveFrom: uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatUint(w.dice.seed, 10))),
-		Retries: p.retries, MaxConcurrent: p.permits, PreparedAfter: 3 * time.Hour, Who: i.name,
-		Breaker:  payclient.BreakerConfig{MinRequests: p.breakerRequests},
-		Observer: payclient.Observer{Sent: i.sawSend, Asked: w.sawAsked, NotRecorded: w.sawNotRecorded},
-	}
+	cfg := w.clientConfig()
+	cfg.Store, cfg.Transport, cfg.Retries, cfg.MaxConcurrent, cfg.Who = &link{Store: w.store, of: i}, i.transport, p.retries, p.permits, i.name
+	cfg.PreparedAfter, cfg.Breaker.MinRequests = 3*time.Hour, p.breakerRequests
+	cfg.Observer = payclient.Observer{Sent: i.sawSend, Asked: w.sawAsked, NotRecorded: w.sawNotRecorded}
 	if w.mutant != nil && w.mutant.client != nil {
 		w.mutant.client(w, &cfg)
 	}
+	var err error
 	if i.client, err = payclient.New(cfg); err != nil {
 		panic(err)
 	}
@@ -84,7 +75,7 @@ func (w *world) newInstance(number, life int) *instance {
 		Also: []func(context.Context) error{func(ctx context.Context) error {
 			n, err := i.webhook.Adopt(ctx)
 			for range n {
-				w.count("orphan adopted")
+				w.count("webhook before Start commits, adopted afterwards")
 			}
 			return err
 		}},
@@ -93,6 +84,54 @@ func (w *world) newInstance(number, life int) *instance {
 		panic(err)
 	}
 	return i
+}
+
+// clientConfig is what all clients of the shop have in common.
+func (w *world) clientConfig() payclient.Config {
+	p := &w.profile
+	adapter, err := standard.New(standard.Config{
+		Token: payclient.NewSecret("simulated"), KeyRetention: p.retention, LookupLag: p.lag,
+		KeepsSuccessesOnly: p.kind == successes, NoKeys: !p.keyed(), NoLookup: !p.canAsk(),
+		NoRefunds: !p.refunds, NoVoids: !p.voids, NoLists: !p.lists,
+	})
+	if err != nil {
+		panic(err) // a mistake in the simulator
+	}
+	return payclient.Config{
+		Provider: adapter, BaseURL: "https://provider.example", Environment: "simulation",
+		DeriveFrom: uuid.NewSHA1(uuid.NameSpaceOID, []byte(strconv.FormatUint(w.dice.seed, 10))),
+	}
+}
+
+// forgotten pays as the shop did before its database was restored to a moment before that payment: nobody there knows of it any
+// more, the provider holds the charge, and its webhook comes for an attempt that is not started yet, or again.
+func (w *world) forgotten(in attempt.Intent) {
+	cfg := w.clientConfig()
+	transport := w.bank.RoundTripper()
+	cfg.Store, cfg.Transport, cfg.Retries, cfg.Who = &attempt.Memory{Now: w.storeNow}, transport, -1, "before the restore"
+	client, err := payclient.New(cfg)
+	if err != nil {
+		panic(err) // a mistake in the simulator
+	}
+	ctx := context.Background()
+	started, err := client.Start(ctx, in)
+	if err != nil {
+		w.broken("simulator", "%v", err)
+		return
+	}
+	w.bank.ScriptFor(fakeprovider.Match{Path: "/v1/charges", Reference: started.Reference}, fakeprovider.Answer)
+	res, err := client.Send(ctx, started.AttemptID, in.Source)
+	if err == nil && res.Outcome == payclient.Approved {
+		w.count("payment that a restored store has forgotten")
+	}
+	w.tracef("%s: paid as %s before the restore, and forgotten: %s", in.Order, short(started.Reference), res.Outcome)
+	if err := client.Close(ctx); err != nil {
+		w.broken("simulator", "%v", err)
+	}
+	transport.(interface{ CloseIdleConnections() }).CloseIdleConnections()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records.forgotten[started.Reference] = time.Now()
 }
 
 // reconcile looks after open attempts until the instance ends.

@@ -69,6 +69,9 @@ type profile struct {
 	twice                  bool    // the provider sometimes makes two charges of one request
 	concurrency            int     // of a reconciler's questions
 	breakerRequests        int
+	restored               bool    // the store has lost its last payments
+	crowd                  bool    // many try to pay one order at once
+	outcomesLate           float64 // of outcomes: stored about when their claim ends
 }
 
 // Fault parts that need no more than an answer of the API. Nothing in them lies about the books: a provider that does cannot
@@ -237,6 +240,14 @@ func profileOf(d *dice) profile {
 		from := between(0, p.span, "store outage from")
 		p.storeOutages = []window{{from, from + between(time.Second, 2*time.Minute, "store outage for"), pick(d, []string{"0", "1", "all"}, "profile", "store outage of", 0)}}
 	}
+	if p.kind == keepsAll && p.webhooks && p.retention == 24*time.Hour && yes(0.5, "restored") {
+		p.restored = true
+	}
+	if p.kind == keepsAll && yes(0.2, "crowd") {
+		p.crowd, p.orders, p.instances, p.latency = true, 8, max(p.instances, 3), 1200*time.Millisecond
+		p.outcomesLate = 0.8
+		p.sources = []string{"tok_declined", "tok_insufficient_funds", "tok_visa"}
+	}
 	return p
 }
 
@@ -249,8 +260,8 @@ func (p *profile) String() string {
 	if p.mixed {
 		b.WriteString("mixed, ")
 	}
-	fmt.Fprintf(&b, "provider %s (refunds %t, voids %t, lists %t, webhooks %t, retention %s, lag %s of %s), %d instances, %d orders in %s, faults %.2f of %d, ask %.2f, dial %.2f, store %.2f/%.2f, crashes %.3f, freezes %.2f %v, jumps %v, outages %v, store outages %v, late money %q",
+	fmt.Fprintf(&b, "provider %s (refunds %t, voids %t, lists %t, webhooks %t, retention %s, lag %s of %s), %d instances, %d orders in %s, faults %.2f of %d, ask %.2f, dial %.2f, store %.2f/%.2f, crashes %.3f, freezes %.2f %v, jumps %v, outages %v, store outages %v, late money %q, restored %t, crowd %t",
 		p.kind, p.refunds, p.voids, p.lists, p.webhooks, p.retention, p.searchLag, p.lag, p.instances, p.orders, p.span, p.faultRate, len(p.faults), p.askFaultRate,
-		p.dialFaultRate, p.storeFails, p.storeLoses, p.crashes, p.freezes, p.freezeFor, p.jumps, p.outages, p.storeOutages, p.lateMoney)
+		p.dialFaultRate, p.storeFails, p.storeLoses, p.crashes, p.freezes, p.freezeFor, p.jumps, p.outages, p.storeOutages, p.lateMoney, p.restored, p.crowd)
 	return b.String()
 }

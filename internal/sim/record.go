@@ -29,6 +29,8 @@ type records struct {
 
 	remains remains
 
+	forgotten map[string]time.Time // until when a store was used that has been replaced by an older one, by reference
+
 	calls  []*call
 	wires  []wire
 	frozen []frozen // which requests left too late
@@ -135,6 +137,12 @@ func (r *records) history() map[string][]*write { return r.index().history }
 
 // byReference returns the charges by reference.
 func (r *records) byReference() map[string][]*fakeprovider.Charge { return r.index().charges }
+
+// forgot tells whether a charge is of the time before the store was restored: nobody could know of it who did not ask.
+func (r *records) forgot(c *fakeprovider.Charge) bool {
+	until, restored := r.forgotten[c.Reference]
+	return restored && !c.Created.After(until)
+}
 
 // endOf returns when an attempt came to its end; zero: it has not.
 func endOf(history []*write) (at time.Time, status attempt.Status) {

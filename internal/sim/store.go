@@ -85,6 +85,11 @@ func (l *link) enter(ctx context.Context, outcome bool, operation, about string)
 	if most := of.w.profile.storeLatency; most > 0 {
 		wait(ctx, d.between(0, most, "store latency", what, d.next("store", what)))
 	}
+	if late := of.w.profile.outcomesLate; outcome && late > 0 && d.chance(late, "outcome late", what, d.next("outcome late", what)) {
+		of.w.count("outcome stored about when its claim ends")
+		of.stall()
+		wait(ctx, d.between(13*time.Second, 20*time.Second, "outcome late for", what, d.next("outcome late for", what)))
+	}
 	patience := time.Now().Add(5 * time.Second)
 	for of.w.storeOut(of) {
 		if err := ctx.Err(); err != nil {

@@ -140,7 +140,7 @@ func (w *world) open() {
 	}
 	w.store = store
 	w.records.profile, w.records.began = *p, w.began
-	w.records.closing = make(map[attempt.Slot]closed)
+	w.records.closing, w.records.forgotten = make(map[attempt.Slot]closed), make(map[string]time.Time)
 	if err := w.store.AddRelay(context.Background(), hostRelay); err != nil {
 		w.broken("simulator", "%v", err)
 	}
@@ -217,7 +217,10 @@ func (w *world) liveness() {
 		}
 		var all sync.WaitGroup
 		for k := range w.profile.permits {
-			all.Go(func() { w.canary(n, "tok_slow_"+canaryTakes.String(), "-"+strconv.Itoa(k)) })
+			all.Go(func() {
+				<-time.After(time.Duration(k) * time.Millisecond) // not in one moment, in which their order is nobody's
+				w.canary(n, "tok_slow_"+canaryTakes.String(), "-"+strconv.Itoa(k))
+			})
 		}
 		all.Wait()
 	}
@@ -568,7 +571,9 @@ func (w *world) judge() *outcome {
 	r.events = make(map[string][]string)
 	for _, q := range ledger.Requests {
 		q.Time = q.Time.Add(there)
-		r.requests = append(r.requests, q)
+		if until, restored := r.forgotten[q.Reference]; !restored || q.Method != http.MethodPost || q.Time.After(until) {
+			r.requests = append(r.requests, q)
+		}
 		w.trace = append(w.trace, traced{q.Time.Sub(w.began), func() string {
 			return fmt.Sprintf("provider: request %d %s %s of %s, fault %q, status %d, replayed %t", q.Number, q.Method, q.Path, short(q.Reference), q.Fault, q.Status, q.Replayed)
 		}})
