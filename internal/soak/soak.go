@@ -241,9 +241,9 @@ func (s *soaking) pay(ctx context.Context, n int) {
 		source = "tok_declined"
 	}
 	res, err := s.client.Pay(ctx, attempt.Intent{Order: strconv.Itoa(n), Amount: amount, Source: attempt.Token(source)})
-	told := "not sent"
-	if err == nil {
-		told = res.Outcome.String()
+	told := res.Outcome.String()
+	if err != nil {
+		told = why(err)
 	}
 	s.payments.Add(1)
 	refund := err == nil && res.Outcome == payclient.Approved && n%20 == 0
@@ -257,6 +257,17 @@ func (s *soaking) pay(ctx context.Context, n int) {
 		// Whatever becomes of it is stored, and asked about.
 		_, _ = s.client.Refund(ctx, attempt.Refund{AttemptID: res.AttemptID, ID: "R"})
 	}
+}
+
+// why says in a word why nothing was sent.
+func why(err error) string {
+	switch notPaid := (*attempt.NotPaidError)(nil); {
+	case errors.Is(err, attempt.ErrUnavailable):
+		return "not sent: the store cannot be reached,"
+	case errors.As(err, &notPaid):
+		return "not sent: " + string(notPaid.Reason) + ","
+	}
+	return fmt.Sprintf("not sent: %T,", err)
 }
 
 // settle lets the provider be well, and asks until nothing is open; it returns how many payments stay so.
