@@ -49,7 +49,7 @@ const createMigrations = `CREATE TABLE IF NOT EXISTS chargeonce_migrations (
 
 // migrate brings the schema up to what this release knows, all of it in one transaction. Processes that open the same
 // file at once do so one after another: each sees under the lock how far the one before it has come.
-func migrate(s session, now time.Time) error {
+func migrate(s session, now time.Time, made draft) error {
 	all, err := migrations()
 	if err != nil {
 		return err
@@ -61,12 +61,24 @@ func migrate(s session, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if have > len(all) {
-		return tooNew(have, len(all))
+	drafted := max(0, -have)
+	if drafted > 0 {
+		if !made.isOf() {
+			return errLogLost
+		}
+		if err := s.exec1("DELETE FROM chargeonce_migrations WHERE number < 0"); err != nil {
+			return err
+		}
+		have = 0
+	}
+	if max(have, drafted) > len(all) {
+		return tooNew(max(have, drafted), len(all))
 	}
 	for _, m := range all[have:] {
-		if err := s.exec1(m.sql); err != nil {
-			return fmt.Errorf("migration %s: %w", m.name, err)
+		if m.number > drafted {
+			if err := s.exec1(m.sql); err != nil {
+				return fmt.Errorf("migration %s: %w", m.name, err)
+			}
 		}
 		if err := s.exec1("INSERT INTO chargeonce_migrations (number, name, applied_at) VALUES (?, ?, ?)",
 			int64(m.number), m.name, now.UnixMicro()); err != nil {
@@ -101,12 +113,12 @@ func tooNew(have, known int) error {
 	return fmt.Errorf("the database has schema %d, this release knows %d: use a later release", have, known)
 }
 
-// schemaNumber returns the number of the last migration applied.
+// schemaNumber returns the number of the last migration applied; negative in a draft, see [image].
 func schemaNumber(s session) (int, error) {
 	number := 0
 	err := s.query1("SELECT coalesce(max(number), 0) FROM chargeonce_migrations", func(row []driver.Value) error {
 		d := decoder{values: row}
-		number = d.count("number")
+		number = int(d.int64("number"))
 		return d.err
 	})
 	return number, err

@@ -158,7 +158,7 @@ func readApplied(ctx context.Context, db *sql.DB) (applied []Migration, err erro
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'chargeonce_migrations'").Scan(&there); err != nil || there == 0 {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, "SELECT number, name, applied_at FROM chargeonce_migrations ORDER BY number")
+	rows, err := db.QueryContext(ctx, "SELECT number, name, applied_at FROM chargeonce_migrations WHERE number > 0 ORDER BY number")
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type Options struct {
 // Store keeps attempts in a SQLite file. It implements [attempt.Store].
 type Store struct {
 	path     string
+	draft    draft // of this file, where links lead
 	readOnly bool
 	clock    clock
 	location location
@@ -71,7 +72,7 @@ func (s *Store) open(ctx context.Context) error {
 		return errors.New("want the name of a file, not a URI")
 	}
 	if !s.readOnly {
-		if err := create(s.path); err != nil {
+		if err := makeWhole(ctx, s.path); err != nil {
 			return err
 		}
 	}
@@ -121,8 +122,11 @@ func (s *Store) setUp(ctx context.Context) error {
 	case err == nil && !current:
 		err = s.write.transaction(ctx, lockLimit, func(tx session) error {
 			now, _ := s.clock.present()
-			return migrate(tx, now)
+			return migrate(tx, now, s.draft)
 		})
+	}
+	if err == nil && !s.readOnly {
+		err = s.finishMaking(ctx)
 	}
 	if err != nil {
 		return err
@@ -173,6 +177,7 @@ func (s *Store) locate(ctx context.Context) error {
 		if err := s.location.remember(name, file+"-wal", file+"-shm"); err != nil {
 			return err
 		}
+		s.draft = draft{file}
 		moved := before.check()
 		if moved == nil || tries == 3 {
 			return moved
