@@ -50,7 +50,7 @@ type quantity struct {
 	of         func(sample) float64
 	perPayment bool    // else per second
 	bound      float64 // of the slope
-	noise      float64 // what a whole run may grow by in any case: it bounds what a short one can tell
+	noise      float64 // what a whole run may grow by in any case, as when the machine gets slow and all callers wait: it bounds what a short one can tell
 }
 
 func quantities(store string) []quantity {
@@ -60,8 +60,8 @@ func quantities(store string) []quantity {
 	}
 	list := []quantity{
 		{"heap, bytes per payment", func(s sample) float64 { return s.heap }, true, heap, 4 << 20},
-		{"goroutines per second", func(s sample) float64 { return s.goroutines }, false, 0.001, 40},
-		{"descriptors per second", func(s sample) float64 { return s.descriptors }, false, 0.001, 40},
+		{"goroutines per second", func(s sample) float64 { return s.goroutines }, false, 0.001, 150},
+		{"descriptors per second", func(s sample) float64 { return s.descriptors }, false, 0.001, 75},
 		{"oldest unknown, seconds per second", func(s sample) float64 { return s.oldest }, false, 0.02, 15},
 	}
 	if store == "sqlite" { // in memory the heap tells; a PostgreSQL server may hold more than this run's

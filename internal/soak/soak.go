@@ -202,7 +202,7 @@ func (s *soaking) run(ctx context.Context) error {
 			reconciled = err
 		}
 	})
-	every := max(s.length/120, 250*time.Millisecond)
+	every := max(s.length/120, 100*time.Millisecond)
 	var measured error
 	all.Go(func() {
 		for waiting := time.NewTicker(every); ; {

@@ -89,8 +89,8 @@ func TestLeaksAreFound(t *testing.T) {
 	}{
 		"nothing":                            {func(*sample, float64) {}, ""},
 		"a kilobyte a payment":               {func(s *sample, _ float64) { s.heap += 1024 * s.payments }, "heap"},
-		"a goroutine a minute":               {func(s *sample, n float64) { s.goroutines += n / 2 }, "goroutines"},
-		"a descriptor a minute":              {func(s *sample, n float64) { s.descriptors += n / 2 }, "descriptors"},
+		"four goroutines a minute":           {func(s *sample, n float64) { s.goroutines += 2 * n }, "goroutines"},
+		"two descriptors a minute":           {func(s *sample, n float64) { s.descriptors += n }, "descriptors"},
 		"twelve kilobytes stored a payment":  {func(s *sample, _ float64) { s.stored = 12 << 10 * s.payments }, "store, bytes"},
 		"one payment that nobody ever knows": {func(s *sample, _ float64) { s.oldest = s.at }, "oldest"},
 	} {
