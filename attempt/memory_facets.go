@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -27,6 +28,38 @@ func (m *Memory) Briefs(ctx context.Context, ids, chargeIDs []string) ([]Brief, 
 		}
 	}
 	return found, nil
+}
+
+// Sent implements [Store].
+func (m *Memory) Sent(ctx context.Context, place Place, from, to time.Time) iter.Seq2[Sent, error] {
+	return func(yield func(Sent, error) bool) {
+		const page = 1000 // nobody else waits for longer than that takes
+		var found []Sent
+		for seen, more := 0, true; more; {
+			m.mu.Lock()
+			err := m.usable(ctx)
+			found = found[:0]
+			next := m.order[seen:min(seen+page, len(m.order))]
+			for _, id := range next {
+				attempts := m.slots[m.where[id]]
+				a := &attempts[slices.IndexFunc(attempts, func(a Attempt) bool { return a.ID == id })]
+				if sent := a.Sent(); a.Status == StatusApproved && a.Place() == place && !sent.At.Before(from) && !sent.At.After(to) {
+					found = append(found, sent)
+				}
+			}
+			seen, more = seen+len(next), seen+len(next) < len(m.order)
+			m.mu.Unlock()
+			if err != nil {
+				yield(Sent{}, err)
+				return
+			}
+			for _, s := range found {
+				if !yield(s, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Notes implements [Store].

@@ -51,6 +51,13 @@ type Store interface {
 	// approved; in any order, and nothing for an id that is not known. At most 1,000 ids are given at once.
 	Briefs(ctx context.Context, ids, chargeIDs []string) ([]Brief, error)
 
+	// Sent yields, in any order and each once, the approved attempts of a place, refunds among them, that were sent from one
+	// time to another, both included: what a report of that time should have. It is a method of its own because a report is
+	// held against every attempt of its time: it reads no more of them than it yields, and asks for no index, which every
+	// payment would have to write. What becomes approved, or is sent again, while it runs may be missing. After an error it
+	// yields no more.
+	Sent(ctx context.Context, place Place, from, to time.Time) iter.Seq2[Sent, error]
+
 	// Notes returns what steps have kept with Step.Once, by id.
 	Notes(ctx context.Context, filter NoteFilter) ([]Note, error)
 
@@ -259,6 +266,20 @@ type Brief struct {
 	Status    Status
 	ChargeID  string // the charge that approved it
 	Refund    RefundOf
+}
+
+// Sent is an attempt's id and when it was sent last, or stored if that is not known; UTC.
+type Sent struct {
+	ID string
+	At time.Time
+}
+
+// Sent returns when the attempt was sent, as [Store].Sent tells it.
+func (a *Attempt) Sent() Sent {
+	if a.LastSentAt.IsZero() {
+		return Sent{a.ID, a.CreatedAt}
+	}
+	return Sent{a.ID, a.LastSentAt}
 }
 
 // Brief returns the attempt's brief.

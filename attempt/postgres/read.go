@@ -192,6 +192,56 @@ func (s *Store) selects(filter attempt.Filter) (condition string, args []any) {
 	return condition, args
 }
 
+// sentPage is how many attempts Sent reads at a time.
+const sentPage = 5000
+
+// Sent implements [attempt.Store]. It reads page by page; its cost follows the number of all attempts.
+func (s *Store) Sent(ctx context.Context, place attempt.Place, from, to time.Time) iter.Seq2[attempt.Sent, error] {
+	return func(yield func(attempt.Sent, error) bool) {
+		if err := s.usable(ctx); err != nil {
+			yield(attempt.Sent{}, err)
+			return
+		}
+		if !storable(place.Provider) || !storable(place.Account) || !storable(place.Environment) {
+			return
+		}
+		text := fmt.Sprintf("SELECT seq, id::text, coalesce(last_sent_at, created_at) FROM %schargeonce_attempts WHERE seq > $1::bigint"+
+			" AND status = 'approved' AND provider = $2::text AND provider_account = $3::text AND environment = $4::text"+
+			" AND coalesce(last_sent_at, created_at) BETWEEN $5::timestamptz AND $6::timestamptz ORDER BY seq LIMIT %d", s.sql.schema, sentPage)
+		last := int64(0)
+		var page []attempt.Sent
+		for more := true; more; more = len(page) == sentPage {
+			page = page[:0]
+			err := s.asking(ctx, query{text: text, args: []any{last, place.Provider, place.Account, place.Environment, ceiling(from), to}, row: func(row []any) error {
+				d := decoder{values: row}
+				seq, sent := d.int64("seq"), attempt.Sent{ID: d.text("id"), At: d.time("last_sent_at")}
+				if d.err != nil {
+					return d.err
+				}
+				last, page = seq, append(page, sent)
+				return nil
+			}}, func() { page = page[:0] })
+			for _, sent := range page {
+				if !yield(sent, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield(attempt.Sent{}, err)
+				return
+			}
+		}
+	}
+}
+
+// ceiling is the first microsecond that is not before a time: the server knows none between.
+func ceiling(t time.Time) time.Time {
+	if cut := t.Truncate(time.Microsecond); cut.Before(t) {
+		return cut.Add(time.Microsecond)
+	}
+	return t
+}
+
 // Briefs implements [attempt.Store].
 func (s *Store) Briefs(ctx context.Context, ids, chargeIDs []string) (found []attempt.Brief, err error) {
 	known := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !isID(id) })

@@ -161,6 +161,7 @@ func TestIndexesServe(t *testing.T) {
 		statements[stmtDue]: "USING INDEX chargeonce_open (next_check_at<?)",
 		"SELECT seq FROM chargeonce_attempts INDEXED BY chargeonce_open WHERE " + isOpen + " ORDER BY seq": "chargeonce_open",
 		selectOwing:                     "chargeonce_owing",
+		statements[stmtSent]:            "INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
 		statements[stmtBriefs]:          "(id=?)",
 		statements[stmtBriefsOfCharges]: "chargeonce_charged (charge_id=?)",
 		statements[stmtNote]:            "(scope=? AND id=?)",

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/chargeonce/chargeonce/attempt"
 )
@@ -12,6 +13,20 @@ func (s *Store) reading(ctx context.Context) (session, error) {
 		return nil, err
 	}
 	return sqlSession{ctx: ctx, db: s.reads, prepared: &s.prepared}, nil
+}
+
+// read runs f where the driver's rows are read as they are: database/sql between costs as much as SQLite itself where rows are
+// many and short.
+func (s *Store) read(ctx context.Context, f func(session) error) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	conn, err := s.reads.Conn(ctx)
+	if err != nil {
+		return s.unavailable(err)
+	}
+	err = conn.Raw(func(c any) error { return f(&passingSession{rawSession{conn: c.(driver.Conn)}, ctx}) })
+	return s.unavailable(errors.Join(err, conn.Close()))
 }
 
 // Attempt implements [attempt.Store].

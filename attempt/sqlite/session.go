@@ -113,6 +113,24 @@ func (r *rawSession) query1(text string, row func([]driver.Value) error, args ..
 	return eachRow(rows, row)
 }
 
+// passingSession reads on a connection that goes back afterwards: it prepares nothing, and ends with its context.
+type passingSession struct {
+	rawSession
+	ctx context.Context
+}
+
+func (p *passingSession) query(s statement, row func([]driver.Value) error, args ...driver.Value) error {
+	return p.query1(statements[s], row, args...)
+}
+
+func (p *passingSession) query1(text string, row func([]driver.Value) error, args ...driver.Value) error {
+	rows, err := p.conn.(driver.QueryerContext).QueryContext(p.ctx, text, p.named(args))
+	if err != nil {
+		return err
+	}
+	return eachRow(rows, row)
+}
+
 func eachRow(rows driver.Rows, row func([]driver.Value) error) (err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	values := make([]driver.Value, len(rows.Columns()))

@@ -30,6 +30,7 @@ const (
 	stmtDue
 	stmtNote
 	stmtKeepNote
+	stmtSent
 	stmtBriefs
 	stmtBriefsOfCharges
 	stmtAddRelay
@@ -116,6 +117,9 @@ var statements = [statementCount]string{
 	stmtNote: "SELECT attempt_id, at, data FROM chargeonce_notes WHERE scope = ? AND id = ?",
 	stmtKeepNote: "INSERT INTO chargeonce_notes (scope, id, attempt_id, at, data) VALUES (?, ?, ?, ?, ?)" +
 		" ON CONFLICT (scope, id) DO UPDATE SET attempt_id = excluded.attempt_id, at = excluded.at, data = excluded.data",
+
+	stmtSent: "SELECT id, coalesce(last_sent_at, created_at) AS at FROM chargeonce_attempts WHERE seq > ? AND seq <= ?" +
+		" AND status = 'approved' AND provider = ? AND provider_account = ? AND environment = ? AND at BETWEEN ? AND ?",
 
 	stmtBriefs:          selectBriefs + "WHERE a.id IN (SELECT value FROM json_each(?))",
 	stmtBriefsOfCharges: selectBriefs + "WHERE a.charge_id <> '' AND a.charge_id IN (SELECT value FROM json_each(?))",

@@ -141,7 +141,7 @@ func (s *Store) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, read := range []statement{stmtSlot, stmtAttempt, stmtEvents, stmtBriefs, stmtBriefsOfCharges} {
+	for _, read := range []statement{stmtSlot, stmtAttempt, stmtEvents} {
 		if s.prepared[read], err = s.reads.PrepareContext(ctx, statements[read]); err != nil { //nolint:sqlclosecheck // Close closes the pool
 			return err
 		}

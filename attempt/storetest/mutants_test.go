@@ -22,6 +22,7 @@ import (
 // mutant is a right store with one thing wrong.
 type mutant struct {
 	*attempt.Memory
+	asked  sentQuestion
 	step   func(m *attempt.Memory, s *attempt.Step)                                      // before it is applied
 	view   func(s *attempt.Step, v *attempt.View)                                        // what it sees
 	writes func(v attempt.View, w []attempt.Write, err error) ([]attempt.Write, error)   // what it has decided
@@ -33,6 +34,7 @@ type mutant struct {
 	filter func(f *attempt.Filter)                                                       // what List is asked for
 	briefs func(m *attempt.Memory, ids, charges []string) ([]string, []string)           // what Briefs is asked for
 	brief  func(b []attempt.Brief) []attempt.Brief                                       // what it tells
+	sent   func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool)                  // what Sent tells of one that it was not asked to leave out
 	notes  func(f *attempt.NoteFilter)                                                   // what Notes is asked for
 	note   func(n []attempt.Note) []attempt.Note                                         // what it tells
 	add    func(m *attempt.Memory, relay string) error                                   // instead of AddRelay
@@ -118,6 +120,34 @@ func (m *mutant) Briefs(ctx context.Context, ids, charges []string) ([]attempt.B
 		b = m.brief(b)
 	}
 	return b, err
+}
+
+func (m *mutant) Sent(ctx context.Context, place attempt.Place, from, to time.Time) iter.Seq2[attempt.Sent, error] {
+	return func(yield func(attempt.Sent, error) bool) {
+		if m.sent == nil {
+			m.Memory.Sent(ctx, place, from, to)(yield)
+			return
+		}
+		for a, err := range m.List(ctx, attempt.Filter{}) {
+			s := a.Sent()
+			right := a.Status == attempt.StatusApproved && a.Place() == place && !s.At.Before(from) && !s.At.After(to)
+			m.asked = sentQuestion{place, from, to, right}
+			s, tells := m.sent(s, a)
+			if err == nil && !tells {
+				continue
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// sentQuestion is what Sent was asked, and whether an attempt belongs to its answer.
+type sentQuestion struct {
+	place    attempt.Place
+	from, to time.Time
+	right    bool
 }
 
 func (m *mutant) Notes(ctx context.Context, f attempt.NoteFilter) ([]attempt.Note, error) {
@@ -440,6 +470,62 @@ var mistakes = []mistake{
 				return bytes.Compare(bytes.ToLower([]byte(a.ID)), bytes.ToLower([]byte(b.ID)))
 			})
 			return n
+		}
+	}},
+	{"sent", "the ends of the time are left out", func(m *mutant) {
+		m.sent = func(s attempt.Sent, _ attempt.Attempt) (attempt.Sent, bool) {
+			return s, m.asked.right && s.At.After(m.asked.from) && s.At.Before(m.asked.to)
+		}
+	}},
+	{"sent", "the time is not looked at", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) {
+			return s, a.Status == attempt.StatusApproved && a.Place() == m.asked.place
+		}
+	}},
+	{"sent", "the provider's account is not looked at", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) {
+			a.ProviderAccount = m.asked.place.Account
+			return s, a.Status == attempt.StatusApproved && a.Place() == m.asked.place && !s.At.Before(m.asked.from) && !s.At.After(m.asked.to)
+		}
+	}},
+	{"sent", "the status is not looked at", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) {
+			return s, a.Place() == m.asked.place && !s.At.Before(m.asked.from) && !s.At.After(m.asked.to)
+		}
+	}},
+	{"sent", "no refunds", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) { return s, m.asked.right && !a.IsRefund() }
+	}},
+	{"sent", "only those whose last send is known", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) {
+			return s, m.asked.right && !a.LastSentAt.IsZero()
+		}
+	}},
+	{"sent", "when they were stored", func(m *mutant) {
+		m.sent = func(s attempt.Sent, a attempt.Attempt) (attempt.Sent, bool) {
+			s.At = a.CreatedAt
+			return s, m.asked.right
+		}
+	}},
+	{"sent", "one page", func(m *mutant) {
+		n, before := 0, sentQuestion{}
+		m.sent = func(s attempt.Sent, _ attempt.Attempt) (attempt.Sent, bool) {
+			if m.asked.right {
+				if q := m.asked; q != before {
+					n, before = 0, q
+				}
+				n++
+			}
+			return s, m.asked.right && n <= 500
+		}
+	}},
+	{"sent while writing", "what has changed is told no more", func(m *mutant) {
+		first := ""
+		m.sent = func(s attempt.Sent, _ attempt.Attempt) (attempt.Sent, bool) {
+			if first == "" {
+				first = s.ID
+			}
+			return s, m.asked.right && s.ID == first
 		}
 	}},
 	{"briefs", "no charge is a charge too", func(m *mutant) {

@@ -45,6 +45,8 @@ var rules = []rule{
 	{"once at once", "providers tell the same event to several processes at the same moment", "", onceAtOnce},
 	{"notes", "an event that nobody lists is looked after by nobody", "", notes},
 	{"briefs", "a line of a report that is matched wrongly is money missed, or seen where there is none", "", briefs},
+	{"sent", "an attempt that is not held against a report is money that nobody misses, and one of another time a false alarm", "", sent},
+	{"sent while writing", "payments go on while a report is read, and none of before may slip through", "", sentWhileWriting},
 	{"outbox", "a host that is not told does not deliver, or delivers twice", "", outbox},
 	{"outbox by one only", "events of one attempt out of order tell the host of a past that is over", "", outboxByOne},
 	{"outbox lease", "a relay that died must not keep its events from the others for ever", Clock, outboxLease},

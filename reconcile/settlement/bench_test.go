@@ -160,15 +160,10 @@ func (l *ledger) Briefs(_ context.Context, ids, chargeIDs []string) ([]attempt.B
 	return found, nil
 }
 
-func (l *ledger) List(context.Context, attempt.Filter) iter.Seq2[attempt.Attempt, error] {
-	return func(yield func(attempt.Attempt, error) bool) {
+func (l *ledger) Sent(context.Context, attempt.Place, time.Time, time.Time) iter.Seq2[attempt.Sent, error] {
+	return func(yield func(attempt.Sent, error) bool) {
 		for i := range l.lines {
-			b := l.brief(i)
-			a := attempt.Attempt{
-				ID: b.ID, Provider: here.Provider, Environment: here.Environment, Status: b.Status,
-				LastSentAt: reportStart.Add(time.Duration(i) * 80 * time.Millisecond),
-			}
-			if !yield(a, nil) {
+			if !yield(attempt.Sent{ID: string(appendReference(nil, i)), At: reportStart.Add(time.Duration(i) * 80 * time.Millisecond)}, nil) {
 				return
 			}
 		}

@@ -20,7 +20,7 @@ import (
 type Store interface {
 	Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.Brief, error)
 	Attempt(ctx context.Context, id string) (attempt.Attempt, error)
-	List(ctx context.Context, filter attempt.Filter) iter.Seq2[attempt.Attempt, error]
+	Sent(ctx context.Context, place attempt.Place, from, to time.Time) iter.Seq2[attempt.Sent, error]
 	Notes(ctx context.Context, filter attempt.NoteFilter) ([]attempt.Note, error)
 	Apply(ctx context.Context, steps ...*attempt.Step) error
 }

@@ -53,22 +53,15 @@ func (m *matcher) tellOurs() error {
 
 // listOurs notes the approved attempts of the place and when they were sent.
 func (m *matcher) listOurs(since time.Time) error {
-	for a, err := range m.store.List(m.ctx, attempt.Filter{Statuses: []attempt.Status{attempt.StatusApproved}}) {
+	for sent, err := range m.store.Sent(m.ctx, m.o.Place, since, m.report.To) {
 		if err != nil {
 			return err
 		}
-		at := a.LastSentAt
-		if at.IsZero() {
-			at = a.CreatedAt
-		}
-		if a.Place() != m.o.Place || at.Before(since) || at.After(m.report.To) {
-			continue
-		}
-		key, err := keyOf(a.ID)
+		key, err := keyOf(sent.ID)
 		if err != nil {
 			return err
 		}
-		if err := m.ours.add(entry{key, at.UnixMicro()}); err != nil {
+		if err := m.ours.add(entry{key, sent.At.UnixMicro()}); err != nil {
 			return err
 		}
 	}
