@@ -4,8 +4,11 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -80,30 +83,73 @@ func (s *Store) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.
 
 // briefs adds the briefs that a statement selects by ids.
 func briefs(r session, found []attempt.Brief, s statement, ids []string) ([]attempt.Brief, error) {
-	if len(ids) == 0 {
-		return found, nil
+	found = slices.Grow(found, len(ids))
+	var odd []string
+	var columns [briefColumnCount]string
+	add := func() error {
+		b, err := decodeBrief(&columns)
+		found = append(found, b)
+		return err
 	}
-	list, err := json.Marshal(ids)
+	err := byIDs(r, s, ids, func(row []driver.Value) error {
+		text, ok := row[0].(string)
+		if !ok {
+			return fmt.Errorf("%v is no attempt", row[0])
+		}
+		left := text
+		for i := range columns {
+			columns[i], left, ok = strings.Cut(left, briefEnd)
+			if last := i == len(columns)-1; ok == last { // a column has one in it
+				id, _, _ := strings.Cut(text, briefEnd)
+				odd = append(odd, id)
+				return nil
+			}
+		}
+		return add()
+	})
 	if err != nil {
 		return nil, err
 	}
-	found = slices.Grow(found, len(ids))
-	err = r.query(s, func(row []driver.Value) error {
-		b, err := decodeBrief(row)
-		found = append(found, b)
-		return err
-	}, string(list))
+	err = byIDs(r, stmtOddBriefs, odd, func(row []driver.Value) error {
+		for i := range columns {
+			columns[i] = fmt.Sprint(row[i])
+		}
+		return add()
+	})
 	return found, err
 }
 
-func decodeBrief(row []driver.Value) (b attempt.Brief, err error) {
-	d := &decoder{values: row}
-	b.ID, b.Reference = d.text("id"), d.text("reference")
-	b.Slot = attempt.Slot{Account: d.text("account"), Order: d.text("order_id"), Purpose: d.text("purpose")}
-	b.Place = attempt.Place{Provider: d.text("provider"), Account: d.text("provider_account"), Environment: d.text("environment")}
-	b.Amount = d.amount()
-	b.Status, b.ChargeID = d.status("status"), d.text("charge_id")
-	b.Refund = attempt.RefundOf{AttemptID: d.text("refund_of"), ChargeID: d.text("refund_charge"), ID: d.text("refund_id")}
+func byIDs(r session, s statement, ids []string, row func([]driver.Value) error) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	return r.query(s, row, string(list))
+}
+
+// decodeBrief reads what selectBriefs selects.
+func decodeBrief(c *[briefColumnCount]string) (b attempt.Brief, err error) {
+	b.ID, b.Reference = c[0], c[1]
+	b.Slot = attempt.Slot{Account: c[2], Order: c[3], Purpose: c[4]}
+	b.Place = attempt.Place{Provider: c[5], Account: c[6], Environment: c[7]}
+	minor, err := strconv.ParseInt(c[8], 10, 64)
+	if err != nil {
+		return attempt.Brief{}, damaged(b.ID, fmt.Errorf("column amount: %w", err))
+	}
+	decimals, err := strconv.ParseInt(c[10], 10, 64)
+	if err != nil {
+		return attempt.Brief{}, damaged(b.ID, fmt.Errorf("column decimals: %w", err))
+	}
+	var d decoder
+	b.Amount = d.restore(minor, c[9], decimals)
+	if b.Status, err = attempt.ParseStatus(c[11]); err != nil {
+		d.fail("status", "%w", err)
+	}
+	b.ChargeID = c[12]
+	b.Refund = attempt.RefundOf{AttemptID: c[13], ChargeID: c[14], ID: c[15]}
 	if d.err != nil {
 		return attempt.Brief{}, damaged(b.ID, d.err)
 	}

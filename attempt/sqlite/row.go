@@ -303,7 +303,11 @@ func (d *decoder) json(column string, v any) {
 }
 
 func (d *decoder) amount() money.Amount {
-	minor, currency, decimals := d.int64("amount"), d.text("currency"), d.int64("decimals")
+	return d.restore(d.int64("amount"), d.text("currency"), d.int64("decimals"))
+}
+
+// restore makes an amount of its columns.
+func (d *decoder) restore(minor int64, currency string, decimals int64) money.Amount {
 	if currency == "" && minor == 0 {
 		return money.Amount{}
 	}

@@ -33,6 +33,7 @@ const (
 	stmtSent
 	stmtBriefs
 	stmtBriefsOfCharges
+	stmtOddBriefs
 	stmtAddRelay
 	stmtRemoveRelay
 	stmtEmptyOutbox
@@ -121,8 +122,9 @@ var statements = [statementCount]string{
 	stmtSent: "SELECT id, coalesce(last_sent_at, created_at) AS at FROM chargeonce_attempts WHERE seq > ? AND seq <= ?" +
 		" AND status = 'approved' AND provider = ? AND provider_account = ? AND environment = ? AND at BETWEEN ? AND ?",
 
-	stmtBriefs:          selectBriefs + "WHERE a.id IN (SELECT value FROM json_each(?))",
-	stmtBriefsOfCharges: selectBriefs + "WHERE a.charge_id <> '' AND a.charge_id IN (SELECT value FROM json_each(?))",
+	stmtBriefs:          selectBriefs(strings.Join(briefColumns[:], " || char(31) || ")) + "WHERE a.id IN (SELECT value FROM json_each(?))",
+	stmtBriefsOfCharges: selectBriefs(strings.Join(briefColumns[:], " || char(31) || ")) + "WHERE a.charge_id <> '' AND a.charge_id IN (SELECT value FROM json_each(?))",
+	stmtOddBriefs:       selectBriefs(strings.Join(briefColumns[:], ", ")) + "WHERE a.id IN (SELECT value FROM json_each(?))",
 
 	stmtAddRelay:    "INSERT INTO chargeonce_relays (name) VALUES (?) ON CONFLICT DO NOTHING",
 	stmtRemoveRelay: "DELETE FROM chargeonce_relays WHERE name = ?",
@@ -150,10 +152,20 @@ const (
 	orderDue  = " ORDER BY next_check_at, seq LIMIT ?"
 )
 
-// selectBriefs reads what is needed to recognise attempts.
-const selectBriefs = "SELECT a.id, a.reference, s.account, s.order_id, s.purpose, a.provider, a.provider_account, a.environment," +
-	" a.amount, a.currency, a.decimals, a.status, a.charge_id, a.refund_of, a.refund_charge, a.refund_id" +
-	" FROM chargeonce_attempts a JOIN chargeonce_slots s ON s.id = a.slot "
+// briefColumns are what is needed to recognise attempts.
+var briefColumns = [briefColumnCount]string{
+	"a.id", "a.reference", "s.account", "s.order_id", "s.purpose", "a.provider", "a.provider_account", "a.environment",
+	"a.amount", "a.currency", "a.decimals", "a.status", "a.charge_id", "a.refund_of", "a.refund_charge", "a.refund_id",
+}
+
+const briefColumnCount = 16
+
+// briefEnd ends a column of a brief where all are one text: each column that is read costs as much as finding the row.
+const briefEnd = "\x1f"
+
+func selectBriefs(what string) string {
+	return "SELECT " + what + " FROM chargeonce_attempts a JOIN chargeonce_slots s ON s.id = a.slot "
+}
 
 func insertInto(columns []string) string {
 	return "INSERT INTO chargeonce_attempts (" + strings.Join(columns, ", ") + ") VALUES (?" +

@@ -12,7 +12,7 @@ import (
 func briefs(t *testing.T, s *suite) {
 	ctx, store := t.Context(), s.empty(t)
 	f := &filler{}
-	full := start(ctx, t, store, attempt.Slot{Account: "shop \u00fc", Order: "'1001'", Purpose: "deposit"}, func(a *attempt.Attempt) {
+	full := start(ctx, t, store, attempt.Slot{Account: "shop \u00fc", Order: "'1001'\x1f", Purpose: "deposit"}, func(a *attempt.Attempt) {
 		f.attempt(a)
 		a.Status, a.ChargeID = attempt.StatusSending, ""
 	})
