@@ -122,8 +122,8 @@ var statements = [statementCount]string{
 	stmtSent: "SELECT id, coalesce(last_sent_at, created_at) AS at FROM chargeonce_attempts WHERE seq > ? AND seq <= ?" +
 		" AND status = 'approved' AND provider = ? AND provider_account = ? AND environment = ? AND at BETWEEN ? AND ?",
 
-	stmtBriefs:          selectBriefs(strings.Join(briefColumns[:], " || char(31) || ")) + "WHERE a.id IN (SELECT value FROM json_each(?))",
-	stmtBriefsOfCharges: selectBriefs(strings.Join(briefColumns[:], " || char(31) || ")) + "WHERE a.charge_id <> '' AND a.charge_id IN (SELECT value FROM json_each(?))",
+	stmtBriefs:          selectBriefs("concat_ws(char(31), "+strings.Join(briefColumns[:], ", ")+")") + "WHERE a.id IN (SELECT value FROM json_each(?))",
+	stmtBriefsOfCharges: selectBriefs("concat_ws(char(31), "+strings.Join(briefColumns[:], ", ")+")") + "WHERE a.charge_id <> '' AND a.charge_id IN (SELECT value FROM json_each(?))",
 	stmtOddBriefs:       selectBriefs(strings.Join(briefColumns[:], ", ")) + "WHERE a.id IN (SELECT value FROM json_each(?))",
 
 	stmtAddRelay:    "INSERT INTO chargeonce_relays (name) VALUES (?) ON CONFLICT DO NOTHING",
