@@ -31,13 +31,14 @@ func BenchmarkRows(b *testing.B) {
 		defer s.Close()
 		stores, sizes = append(stores, s), append(sizes, size)
 	}
+	run := time.Now().UnixNano() // kept tables hold the orders of earlier runs
 	for _, op := range []struct {
 		name  string
 		times int
 		run   func(b *testing.B, s *Store, turn, n int) error
 	}{
 		{"pay", 400, func(_ *testing.B, s *Store, turn, n int) error {
-			return pay(context.Background(), s, fmt.Sprintf("new-%d-%d", turn, n))
+			return pay(context.Background(), s, fmt.Sprintf("new-%d-%d-%d", run, turn, n))
 		}},
 		{"claim", 20, func(b *testing.B, s *Store, turn, n int) error {
 			v, err := s.TakeDue(context.Background(), 10, time.Millisecond)
