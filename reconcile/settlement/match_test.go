@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -719,6 +720,13 @@ func (f *failing) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attemp
 		return nil, f.err
 	}
 	return f.Store.Briefs(ctx, ids, chargeIDs)
+}
+
+func (f *failing) Sent(ctx context.Context, place attempt.Place, from, to time.Time) iter.Seq2[attempt.Sent, error] {
+	if f.fails() {
+		return func(yield func(attempt.Sent, error) bool) { yield(attempt.Sent{}, f.err) }
+	}
+	return f.Store.Sent(ctx, place, from, to)
 }
 
 func (f *failing) Notes(ctx context.Context, filter attempt.NoteFilter) ([]attempt.Note, error) {
