@@ -32,7 +32,8 @@ import (
 
 // draft is what a database was made from.
 type draft struct {
-	file string // of the database
+	file   string // of the database
+	called string // what the database's file was called by whoever opened it, for messages
 }
 
 func (d draft) name() string { return d.file + ".chargeonce-draft" }
@@ -47,9 +48,11 @@ func (d draft) isOf() bool {
 	return err == nil && this.same(that)
 }
 
-// errLogLost: the file alone says that it is a draft, and it was one no more when this was seen.
-var errLogLost = errors.New("the file exists and holds no payments: was its -wal file left behind? " +
-	"Bring both here, the file and the one with -wal behind its name; or name another file to begin with nothing")
+// logLost: the file alone says that it is a draft, and it was one no more when this was seen.
+func (d draft) logLost() error {
+	return fmt.Errorf("database %s: the file exists and holds no payments: was its -wal file left behind? "+
+		"Bring both here, %[1]s and %[1]s-wal; or name another file to begin with nothing", d.called)
+}
 
 // onMaking is nil but in tests: what was just done.
 var onMaking func(done string)
@@ -65,7 +68,7 @@ func makeWhole(ctx context.Context, path string) error {
 	if runtime.GOOS == "windows" { // does not let a name of an open file go
 		return create(path)
 	}
-	d := draft{path}
+	d := draft{file: path}
 	for {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return err

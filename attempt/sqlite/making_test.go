@@ -198,7 +198,7 @@ func TestPartOfTheFirstCommit(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "attempts.db")
 			copyFile(t, path, file)
-			if err := errors.Join(os.Link(file, draft{file}.name()), os.WriteFile(file+"-wal", part, 0o600)); err != nil {
+			if err := errors.Join(os.Link(file, draft{file: file}.name()), os.WriteFile(file+"-wal", part, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			wantUsable(t, file)
@@ -252,7 +252,7 @@ func TestLostLogIsRefused(t *testing.T) {
 		copyFile(t, path, other)
 		wantRefused(t, other)
 		// And beside the draft of a database that is being made: a name says nothing, only the file does.
-		copyFile(t, path, draft{other}.name())
+		copyFile(t, path, draft{file: other}.name())
 		wantRefused(t, other)
 	})
 	// A copy from before the first payment is a draft somewhere else: nobody can know.

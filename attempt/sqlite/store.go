@@ -177,7 +177,7 @@ func (s *Store) locate(ctx context.Context) error {
 		if err := s.location.remember(name, file+"-wal", file+"-shm"); err != nil {
 			return err
 		}
-		s.draft = draft{file}
+		s.draft = draft{file: file, called: s.path}
 		moved := before.check()
 		if moved == nil || tries == 3 {
 			return moved
