@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chargeonce/chargeonce/attempt"
 	"modernc.org/sqlite"
 )
 
@@ -48,11 +49,17 @@ func (d draft) isOf() bool {
 	return err == nil && this.same(that)
 }
 
-// logLost: the file alone says that it is a draft, and it was one no more when this was seen.
-func (d draft) logLost() error {
-	return fmt.Errorf("database %s: the file exists and holds no payments: was its -wal file left behind? "+
-		"Bring both here, %[1]s and %[1]s-wal; or name another file to begin with nothing", d.called)
+// logLostError: the file alone says that it is a draft, and it was one no more when this was seen.
+type logLostError struct {
+	file string
 }
+
+func (e *logLostError) Error() string {
+	return fmt.Sprintf("database %s: the file exists and holds no payments: was its -wal file left behind? "+
+		"Bring both here, %[1]s and %[1]s-wal; or name another file to begin with nothing", e.file)
+}
+
+func (e *logLostError) Unwrap() error { return attempt.ErrUnavailable }
 
 // onMaking is nil but in tests: what was just done.
 var onMaking func(done string)

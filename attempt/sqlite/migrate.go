@@ -64,7 +64,7 @@ func migrate(s session, now time.Time, made draft) error {
 	drafted := max(0, -have)
 	if drafted > 0 {
 		if !made.isOf() {
-			return made.logLost()
+			return &logLostError{made.called}
 		}
 		if err := s.exec1("DELETE FROM chargeonce_migrations WHERE number < 0"); err != nil {
 			return err

@@ -56,6 +56,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s := &Store{path: path, readOnly: opts.ReadOnly}
 	s.clock.set(opts.Now)
 	if err := s.open(ctx); err != nil {
+		if lost := (*logLostError)(nil); errors.As(err, &lost) {
+			return nil, err // it names the file, and says it all
+		}
 		if !errors.Is(err, attempt.ErrNotDurable) {
 			err = fmt.Errorf("%w: %w", attempt.ErrUnavailable, err)
 		}
