@@ -38,8 +38,8 @@ func init() {
 			return err
 		}
 	}
-	// pay stores an attempt, tells of it and waits to be killed.
-	roles["pay"] = func(path string, in *bufio.Scanner) error {
+	// pay once stores an attempt, tells of it and waits to be killed.
+	roles["pay once"] = func(path string, in *bufio.Scanner) error {
 		s, err := Open(context.Background(), path, Options{})
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func killedAt(t *testing.T, step, path string) {
 func paidAndKilled(t *testing.T) (path, id string) {
 	t.Helper()
 	path = testFile(t)
-	p := run(t, "pay", path)
+	p := run(t, "pay once", path)
 	id = p.hear()
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
