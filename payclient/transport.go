@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -99,6 +100,8 @@ func parseBaseURL(text string) (*url.URL, error) {
 	switch {
 	case u.Host == "" || u.Hostname() == "":
 		return nil, errors.New("no host in it, want https://host[:port][/path]")
+	case strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' }):
+		return nil, errors.New("a host that is no name or address, want ASCII (a name of another script in its xn-- form) and no zone")
 	case u.User != nil:
 		return nil, errors.New("holds a user or password, want credentials in the provider's own setting")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":

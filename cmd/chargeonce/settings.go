@@ -435,7 +435,8 @@ func readConfigFile(file string) (map[string]string, error) {
 	if _, err := toml.DecodeFile(file, &tree); err != nil {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
-			return nil, fmt.Errorf("%s: line %d: %s", file, syntax.Position.Line, syntax.Message)
+			// Not the parser's own words: they quote what it found, which may be a secret that somebody wrote there without quotes.
+			return nil, fmt.Errorf(`%s: line %d: not TOML, want key = "text", key = 12, key = true or [section]`, file, syntax.Position.Line)
 		}
 		return nil, fmt.Errorf("config file: %w", err)
 	}
