@@ -25,6 +25,7 @@ type lane struct {
 	busy    map[string]struct{}
 	pending []*item // oldest first
 	usual   float64 // size of the last batches, the newer the more it counts
+	hurries bool    // a look at who has waited for long is ahead
 	closed  bool
 	idle    sync.WaitGroup // those who work
 }
@@ -40,6 +41,8 @@ const (
 	gathered = 32
 	// crowded is the size of batches, on the average of the last few, that tells a crowd although few are in the lane at this moment.
 	crowded = 4
+	// patience is how long anyone waits for others to come: what is under way may hang.
+	patience = 10 * time.Millisecond
 )
 
 // item is one step on its way through a lane.
@@ -63,6 +66,7 @@ type item struct {
 // call is one caller that waits for items.
 type call struct {
 	done  chan struct{} // has room for one
+	since time.Time     // when it came
 	until time.Time     // when it stops waiting; zero: never
 	left  int           // items under way; under the lane's lock
 }
@@ -73,7 +77,7 @@ func newLane(width int, p *pool, work func([]*item)) *lane {
 
 // try tries each item once, unless ctx or the time for waiting ends before its turn comes: then it has that error.
 func (l *lane) try(ctx context.Context, until time.Time, items []*item) {
-	c := &call{done: make(chan struct{}, 1), until: until, left: len(items)}
+	c := &call{done: make(chan struct{}, 1), since: time.Now(), until: until, left: len(items)}
 	for _, i := range items {
 		i.call, i.again, i.err, i.panicked = c, false, nil, nil
 	}
@@ -97,6 +101,8 @@ func (l *lane) try(ctx context.Context, until time.Time, items []*item) {
 			l.free++
 			l.idle.Done()
 		}
+	} else {
+		l.hurry()
 	}
 	l.mu.Unlock()
 	if mine != nil {
@@ -197,6 +203,42 @@ func (l *lane) gather() {
 	}
 }
 
+// hurry sees to it that nobody waits for a crowd to gather any longer than patience, while connections are free. l.mu is held.
+func (l *lane) hurry() {
+	if l.hurries || l.free == 0 {
+		return
+	}
+	l.hurries = true
+	time.AfterFunc(patience, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.hurries = false
+		if len(l.pending) == 0 || l.free == l.width { // whoever begins takes what there is
+			return
+		}
+		if time.Since(l.pending[0].call.since) >= patience {
+			l.usual = 0 // no crowd whose batches are done soon
+			l.beside(func() bool { return l.free > 0 })
+		}
+		if len(l.pending) > 0 {
+			l.hurry()
+		}
+	})
+}
+
+// beside lets others work beside those who do, as long as one more may and there is something to do. l.mu is held, and somebody works.
+func (l *lane) beside(may func() bool) {
+	for may() {
+		more := l.take()
+		if more == nil {
+			return
+		}
+		l.free--
+		l.idle.Add(1)
+		go l.lead(more, false)
+	}
+}
+
 // lead works as long as there is something to do. inline: on a caller's goroutine, which goes on with its own when its first
 // batch is done.
 func (l *lane) lead(batch []*item, inline bool) {
@@ -206,9 +248,11 @@ func (l *lane) lead(batch []*item, inline bool) {
 		if returned {
 			return
 		}
-		// A Do has ended the goroutine: runtime.Goexit, as t.FailNow calls it. Nobody else is to wait for ever.
+		// A Do has ended the goroutine: runtime.Goexit, as t.FailNow calls it. Nothing was written, nobody else is to wait for ever, and
+		// which one it was shows where each goes alone.
 		for _, i := range batch {
-			i.again, i.err = false, fmt.Errorf("%w: a step ended the goroutine that wrote it", attempt.ErrUnavailable)
+			i.again, i.alone = len(batch) > 1, true
+			i.err = fmt.Errorf("%w: a step ended the goroutine that wrote it", attempt.ErrUnavailable)
 		}
 		if next := l.settle(batch); next != nil {
 			l.idle.Add(1)
@@ -243,15 +287,7 @@ func (l *lane) settle(batch []*item) (next []*item) {
 		l.free++
 		return nil
 	}
-	for l.mayBegin() { // what had to wait for a key, or is to go by itself, goes beside it
-		more := l.take()
-		if more == nil {
-			break
-		}
-		l.free--
-		l.idle.Add(1)
-		go l.lead(more, false)
-	}
+	l.beside(l.mayBegin) // what had to wait for a key, or is to go by itself
 	return next
 }
 

@@ -331,3 +331,58 @@ func TestCrowd(t *testing.T) {
 		})
 	}
 }
+
+// A try that hangs holds up nobody but those who are in it, whatever crowd there was before.
+func TestCrowdBesideAHang(t *testing.T) {
+	for _, c := range []struct{ before, callers int }{{0, 1}, {0, 24}, {64, 1}, {64, 4}, {64, 64}, {200, 24}} {
+		t.Run(fmt.Sprint(c.before, " then ", c.callers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const hang = 5 * time.Second
+				var hangs atomic.Bool
+				var hit atomic.Int64 // how many are in the try that hangs
+				l := newLane(4, newPool(4, nil), func(items []*item) {
+					if hangs.CompareAndSwap(true, false) {
+						hit.Store(int64(len(items)))
+						time.Sleep(hang)
+						return
+					}
+					time.Sleep(time.Millisecond)
+				})
+				defer l.close()
+				var n atomic.Int64
+				try := func() time.Duration {
+					begun := time.Now()
+					l.try(t.Context(), time.Time{}, []*item{{key: fmt.Sprint(n.Add(1))}})
+					return time.Since(begun)
+				}
+				var wg sync.WaitGroup
+				for range c.before {
+					wg.Go(func() {
+						for range 20 {
+							try()
+						}
+					})
+				}
+				wg.Wait()
+				hangs.Store(true)
+				var waited atomic.Int64
+				begun := time.Now()
+				for k := range c.callers {
+					wg.Go(func() {
+						time.Sleep(time.Duration(k) * 100 * time.Microsecond)
+						for time.Since(begun) < hang {
+							if try() > 3*patience {
+								waited.Add(1)
+							}
+							time.Sleep(5 * time.Millisecond)
+						}
+					})
+				}
+				wg.Wait()
+				if waited.Load() != hit.Load() {
+					t.Errorf("%d waited, want the %d that were in the try which hung", waited.Load(), hit.Load())
+				}
+			})
+		})
+	}
+}

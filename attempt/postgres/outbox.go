@@ -14,7 +14,7 @@ import (
 // passed over.
 
 func (s *statements) outbox() {
-	s.addRelay = s.text("INSERT INTO {s}relays (name) VALUES ($1::text) ON CONFLICT DO NOTHING RETURNING name")
+	s.addRelay = s.text("INSERT INTO {s}relays (name) VALUES ($1::text) ON CONFLICT DO NOTHING")
 	// Every statement that writes events locks the table of relays in passing, until its transaction ends.
 	s.relayUsers = s.text("SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database" +
 		" WHERE datname = current_database()) AND relation = '{s}relays'::regclass AND granted AND pid <> pg_backend_pid()")
@@ -41,8 +41,9 @@ func (s *statements) outbox() {
 		" FROM {s}relays r WHERE r.name = $1::text")
 }
 
-// AddRelay implements [attempt.Outbox]. When it returns, no transaction that writes without knowing of the relay is left: it
-// waits for those that run when a relay is added for the first time, those of the host's that have started an attempt included.
+// AddRelay implements [attempt.Outbox]. When it returns nil, no transaction that writes without knowing of the relay is left: it
+// waits for those that run, those of the host's that have started an attempt included, also where the relay was added before: that call
+// may not have come to its end.
 // Only a host's transaction above READ COMMITTED that had begun before and starts its attempt afterwards may write events that the
 // relay is not told of.
 func (s *Store) AddRelay(ctx context.Context, relay string) error {
@@ -52,12 +53,7 @@ func (s *Store) AddRelay(ctx context.Context, relay string) error {
 	if !storable(relay) {
 		return fmt.Errorf("relay %q: the name is no text that PostgreSQL can store", relay)
 	}
-	added := false
-	err := s.outboxed(ctx, query{text: s.sql.addRelay, args: []any{relay}, row: func([]any) error {
-		added = true
-		return nil
-	}})
-	if err != nil || !added {
+	if err := s.outboxed(ctx, query{text: s.sql.addRelay, args: []any{relay}}); err != nil {
 		return err
 	}
 	var before map[string]bool

@@ -17,7 +17,8 @@ import (
 // From its step on, and until it ends, the transaction holds the slot: steps of others on the same slot wait for it (in the store,
 // not on the server, and without a connection: 5 s at most where they record no outcome). It holds nothing else, so payments of other
 // orders go on. A duplicate never fails it: the step then sees the attempt that is there. Where another transaction holds the slot the step
-// waits for that, at most 5 s, and ends with [attempt.ErrUnavailable]; the transaction is as it was.
+// waits for that, at most 5 s, and ends with [attempt.ErrUnavailable]; the transaction is as it was, and holds nothing of the slot. Two
+// transactions that want one slot at the same moment do not keep each other from it. A savepoint named chargeonce_try is left behind.
 //
 // It may be of any isolation level. Above READ COMMITTED a slot that another transaction has changed meanwhile is a serialization failure
 // (SQLSTATE 40001), which is the host's to retry. tx is not safe for concurrent use.
@@ -80,12 +81,19 @@ func (t hostTx) apply(ctx context.Context, step *attempt.Step) error {
 		if err != nil {
 			return err
 		}
+		if tries == 0 {
+			queries = append([]query{{text: "savepoint chargeonce_try"}}, queries...)
+		}
 		var told moment
 		if err := t.db.run(running, append(queries, t.s.tells(false, &told))...); err != nil {
 			return failedTx(err)
 		}
 		err = t.s.decideLoaded(&x, told)
 		if errors.Is(err, errHeld) {
+			// Of the locks that a try needs it may have got some, and another transaction the others.
+			if err := t.db.run(running, query{text: "rollback to savepoint chargeonce_try"}); err != nil {
+				return failedTx(err)
+			}
 			if !time.Now().Before(until) {
 				return fmt.Errorf("%w; nothing was stored, and the transaction is as it was: %w", errLate, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -244,5 +245,88 @@ func TestLateCommit(t *testing.T) {
 	id := late()
 	if told := deliver(); len(told) != 1 || told[0] != id {
 		t.Errorf("told of %v, want %s", told, id)
+	}
+}
+
+// Two hosts that start in one slot at the same moment do not keep each other from it by having some of its locks each: one of them goes
+// first, and the other sees what that did.
+func TestTwoHostsInOneSlot(t *testing.T) {
+	s := testStore(t, Options{})
+	known := start(t, s, "1001")
+	for range 150 {
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				err := inTx(s, pgx.TxOptions{}, func(ctx context.Context, tx attempt.Tx) error {
+					again := starts("1001")
+					err := tx.ApplyTx(ctx, &again.Step)
+					if err == nil && (again.began || again.got.ID != known.ID) {
+						t.Errorf("began %v, and saw %s", again.began, again.got.ID)
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// After a wait for another transaction that came to nothing, the host's holds nothing of the slot.
+func TestHostHoldsNothingAfterWaiting(t *testing.T) {
+	s := testStore(t, Options{})
+	known := start(t, s, "1001")
+	err := inTx(s, pgx.TxOptions{}, func(ctx context.Context, first attempt.Tx) error {
+		if err := first.ApplyTx(ctx, &starts("1001").Step); err != nil {
+			return err
+		}
+		return inTx(s, pgx.TxOptions{}, func(ctx context.Context, second attempt.Tx) error {
+			short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			wantError(t, "a slot that another transaction holds", second.ApplyTx(short, &starts("1001").Step), attempt.ErrUnavailable)
+			other := starts("1002") // the transaction is still of use
+			if err := second.ApplyTx(ctx, &other.Step); err != nil || !other.began {
+				t.Errorf("another order in the same transaction: began %v, %v", other.began, err)
+			}
+			return second.(hostTx).db.run(ctx, query{text: "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()", row: func(row []any) error {
+				if n := row[0].(int64); n != 1 {
+					t.Errorf("%d names are locked, want that of order 1002 only", n)
+				}
+				return nil
+			}})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), approves(known).Step(&known)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A relay is not there as long as somebody writes who does not know of it, also for who adds it once more.
+func TestAddRelayAgain(t *testing.T) {
+	s := testStore(t, Options{})
+	err := inTx(s, pgx.TxOptions{}, func(ctx context.Context, tx attempt.Tx) error {
+		if err := tx.ApplyTx(ctx, &starts("1001").Step); err != nil {
+			return err
+		}
+		for range 2 {
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			wantError(t, "a relay beside a transaction that does not know of it", s.AddRelay(short, "shop"), context.DeadlineExceeded)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AddRelay(t.Context(), "shop"); err != nil {
+		t.Error(err)
 	}
 }
