@@ -19,7 +19,6 @@ type audit struct {
 	seen  map[string]attempt.Attempt // ended attempts, and those that had not, by id
 	told  map[string]told            // final results, by order
 	wrong []string
-	anew  int // half-made databases that were removed
 }
 
 type told struct {

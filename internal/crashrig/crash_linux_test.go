@@ -26,7 +26,6 @@ type table struct {
 	total    int
 	trials   [deep + 1]int // by how often they were killed
 	survived int           // runs under the tracer that no kill met
-	anew     int           // half-made databases that the program left and refused
 }
 
 func newTable() *table { return &table{kills: make(map[string]map[string]int)} }
@@ -57,7 +56,6 @@ func (c *table) String() string {
 		fmt.Fprintf(&b, " %d times %d,", n, trials)
 	}
 	fmt.Fprintln(&b)
-	fmt.Fprintf(&b, "%d times a database was left half made, and refused by the next run until it was removed\n", c.anew)
 	for _, point := range slices.Sorted(maps.Keys(c.kills)) {
 		n, by := 0, []string(nil)
 		for _, verb := range slices.Sorted(maps.Keys(c.kills[point])) {
@@ -349,7 +347,6 @@ func (v verb) trial(ctx context.Context, t *testing.T, b *bank, first aim, point
 	count.mu.Lock()
 	count.trials[killed]++
 	count.mu.Unlock()
-	defer func() { count.mu.Lock(); count.anew += u.anew; count.mu.Unlock() }()
 	err = w.until(ctx, u, v.codes, v.run)
 	if err == nil && v.finish != nil {
 		err = w.until(ctx, u, []int{0}, v.finish)
@@ -377,40 +374,11 @@ func (w *world) until(ctx context.Context, u *audit, codes []int, args []string)
 		if slices.Contains(codes, code) {
 			return nil
 		}
-		if code == 1 && strings.Contains(talk, "the file exists and holds no payments") {
-			if err := w.startAnew(ctx); err != nil {
-				return err
-			}
-			u.anew++
-			continue
-		}
 		if tries == 60 || code != 5 {
 			return fmt.Errorf("%v ends with %d: %s", args, code, talk)
 		}
 		time.Sleep(100 * time.Millisecond) // of another process's time: a claim has to end, an answer to be asked for again
 	}
-}
-
-// startAnew removes a database that was killed while it was made. The program cannot tell it from one whose log was left behind,
-// in which all its payments may be, and refuses it; a person has to say that nothing was in it. That must be so.
-func (w *world) startAnew(ctx context.Context) error {
-	list, err := w.attempts(ctx)
-	if err != nil {
-		return err
-	}
-	ledger, err := w.bank.ledger()
-	if err != nil {
-		return err
-	}
-	if len(list) > 0 || ledger.RequestCount > 0 {
-		return fmt.Errorf("a database is refused as empty that holds %d attempts, after %d requests", len(list), ledger.RequestCount)
-	}
-	for suffix := range storeFiles {
-		if err := os.Remove(w.store() + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // The rig finds a double charge where there is one: at a provider that forgets its keys, a payment that is killed behind its

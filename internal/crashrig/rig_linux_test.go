@@ -281,6 +281,16 @@ func (w *world) attempts(ctx context.Context) (list []attempt.Attempt, err error
 			return nil, err
 		}
 	}
+	// A database that was being made is its draft's file under a second name.
+	store, err := os.Stat(w.store())
+	if err != nil {
+		return nil, err
+	}
+	if draft, err := os.Stat(w.store() + draftSuffix); err == nil && os.SameFile(store, draft) {
+		if err := os.Link(filepath.Join(dir, "c.db"), filepath.Join(dir, "c.db"+draftSuffix)); err != nil {
+			return nil, err
+		}
+	}
 	s, err := sqlite.Open(ctx, filepath.Join(dir, "c.db"), sqlite.Options{})
 	if err != nil {
 		return nil, err
@@ -288,6 +298,8 @@ func (w *world) attempts(ctx context.Context) (list []attempt.Attempt, err error
 	defer func() { err = errors.Join(err, s.Close()) }()
 	return all(ctx, s)
 }
+
+const draftSuffix = ".chargeonce-draft"
 
 func all(ctx context.Context, s attempt.Store) (list []attempt.Attempt, err error) {
 	for a, err := range s.List(ctx, attempt.Filter{}) {

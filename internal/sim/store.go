@@ -221,6 +221,20 @@ func (l *link) Briefs(ctx context.Context, ids, chargeIDs []string) ([]attempt.B
 	return l.Store.Briefs(ctx, ids, chargeIDs)
 }
 
+func (l *link) Sent(ctx context.Context, place attempt.Place, from, to time.Time) iter.Seq2[attempt.Sent, error] {
+	return func(yield func(attempt.Sent, error) bool) {
+		if err := l.enter(ctx, false, "sent", ""); err != nil {
+			yield(attempt.Sent{}, err)
+			return
+		}
+		for sent, err := range l.Store.Sent(ctx, place, from, to) {
+			if !yield(sent, err) {
+				return
+			}
+		}
+	}
+}
+
 func (l *link) List(ctx context.Context, filter attempt.Filter) iter.Seq2[attempt.Attempt, error] {
 	return func(yield func(attempt.Attempt, error) bool) {
 		if err := l.enter(ctx, false, "list", ""); err != nil {
