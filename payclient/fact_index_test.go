@@ -17,8 +17,6 @@ import (
 
 // unasserted are the facts that no test here holds, and why.
 var unasserted = map[string]string{
-	"F86": "needs an IPv6 address beside the IPv4 one, which not every machine has; requests are counted, never connects",
-
 	"S01": ofFailsafehttp,
 	"S02": ofFailsafehttp,
 	"S03": ofFailsafehttp,

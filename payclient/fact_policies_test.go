@@ -264,8 +264,9 @@ func TestFailsafeS25BudgetsHideWhatHappened(t *testing.T) {
 			WithBudget(budget.NewBuilder().WithMaxRate(0.01).WithMinConcurrency(free).Build()).Build())
 		var retries atomic.Int32
 		errs := make(chan error, free+1)
-		for range free + 1 {
+		for n := range free + 1 {
 			go func() {
+				time.Sleep(time.Duration(n) * time.Millisecond) // one after another: at once, more than are free get through
 				calls := 0
 				_, err := shared.Get(func() (string, error) {
 					if calls++; calls == 1 {
