@@ -22,7 +22,6 @@ var tried = map[string]string{
 	"attempt/postgres.parse":             "cmd/chargeonce.FuzzParseDB",
 
 	"attempt/postgres.decodeEvent": ownRows,
-	"attempt/sqlite.decodeBrief":   ownRows,
 	"attempt/sqlite.decodeAttempt": ownRows,
 	"attempt/sqlite.decodeEvent":   ownRows,
 
