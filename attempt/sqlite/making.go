@@ -61,6 +61,18 @@ func (e *logLostError) Error() string {
 
 func (e *logLostError) Unwrap() error { return attempt.ErrUnavailable }
 
+// fileLostError: there is a log, and no database that it is of. SQLite would discard it for an empty database, and read it into any other.
+type fileLostError struct {
+	file string
+}
+
+func (e *fileLostError) Error() string {
+	return fmt.Sprintf("database %s: there is no such file, but its log %[1]s-wal is there, in which payments may be: "+
+		"bring the file back; or remove the log, to begin with nothing", e.file)
+}
+
+func (e *fileLostError) Unwrap() error { return attempt.ErrUnavailable }
+
 // onMaking is nil but in tests: what was just done.
 var onMaking func(done string)
 
@@ -72,13 +84,18 @@ func made(done string) {
 
 // makeWhole makes the database where there is none. Of several that do so at once one is first, and all use what it has made.
 func makeWhole(ctx context.Context, path string) error {
-	if runtime.GOOS == "windows" { // does not let a name of an open file go
-		return create(path)
-	}
 	d := draft{file: path}
 	for {
+		// Looked for first: a log is made when its database is there.
+		log, logErr := os.Stat(path + "-wal")
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if logErr == nil && log.Size() > 0 {
+			return &fileLostError{path}
+		}
+		if runtime.GOOS == "windows" { // does not let a name of an open file go
+			return create(path)
 		}
 		switch err := os.Link(d.name(), path); { // what this process made, another, or one that has died
 		case err == nil:

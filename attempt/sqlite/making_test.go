@@ -234,6 +234,22 @@ func TestLostLogIsRefused(t *testing.T) {
 		}
 		wantRefused(t, path)
 	})
+	t.Run("without its database", func(t *testing.T) {
+		path, id := paidAndKilled(t)
+		kept := filepath.Join(t.TempDir(), "kept")
+		copyFile(t, path, kept)
+		remove(t, path)
+		if s, err := Open(t.Context(), path, Options{}); !errors.Is(err, attempt.ErrUnavailable) || !strings.Contains(err.Error(), path+"-wal") {
+			t.Errorf("%v, %v, want an error that names the log", s, err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a refused database is there: %v", err)
+		}
+		copyFile(t, kept, path)
+		if there := listed(t, path); !there[id] {
+			t.Errorf("brought back, %v is there, want %s", there, id)
+		}
+	})
 	t.Run("of another database", func(t *testing.T) {
 		path, id := paidAndKilled(t)
 		other := filepath.Join(t.TempDir(), "attempts.db")
