@@ -209,6 +209,9 @@ func (noStore) Events(context.Context, string) ([]attempt.Event, error) { return
 func (noStore) List(context.Context, attempt.Filter) iter.Seq2[attempt.Attempt, error] {
 	return func(func(attempt.Attempt, error) bool) {}
 }
+func (noStore) Sent(context.Context, attempt.Place, time.Time, time.Time) iter.Seq2[attempt.Sent, error] {
+	return func(func(attempt.Sent, error) bool) {}
+}
 func (noStore) TakeDue(context.Context, int, time.Duration, ...attempt.Place) (attempt.View, error) {
 	return attempt.View{}, errNothingKept
 }
