@@ -16,7 +16,8 @@ import (
 //   - A decline is final beside sends without an answer only where the provider keeps it under the key.
 //     A rejection (401, 422 and so on) never is.
 //   - An attempt is abandoned by e.Rule only: After since the last moment a request may have left, and two lookups that
-//     found nothing but charges that failed, each asked later than that moment plus Lag, and Lag apart.
+//     found nothing but charges that failed, each asked later than that moment plus Lag, and Lag apart, the last one After
+//     that moment.
 //   - Ends are final. Money beside an end opens a duty, and so does a charge that differs from what was asked, one that
 //     turns up unfinished after an end without money, and one that the provider took back.
 func Next(a Attempt, e Evidence) (Attempt, []Duty) {
@@ -514,8 +515,9 @@ func (a *Attempt) abandonable(r *AbandonRule, now time.Time) bool {
 	if last.IsZero() || now.Sub(last) < r.After || len(a.NoneAskedAt) < 2 {
 		return false
 	}
+	// The last answer is of no use where it is old: everybody who could have asked again may have stood still since.
 	first, second := a.NoneAskedAt[0], a.NoneAskedAt[1]
-	return first.Sub(last) > r.Lag && second.Sub(first) >= r.Lag && !second.After(now)
+	return first.Sub(last) > r.Lag && second.Sub(first) >= r.Lag && second.Sub(last) >= r.After && !second.After(now)
 }
 
 func earlier(a, b time.Time) time.Time {

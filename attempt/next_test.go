@@ -329,9 +329,11 @@ func TestNext_AbandonRule(t *testing.T) {
 		want  attempt.Status
 	}{
 		{"all hold", []step{wait(after), none, wait(time.Minute), none}, attempt.StatusAbandoned},
-		{"to the moment", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after - 6*time.Minute), func(x *timeline) { x.time() }}, attempt.StatusAbandoned},
-		{"a moment too early", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after - 6*time.Minute - 1), func(x *timeline) { x.time() }}, attempt.StatusUnknown},
-		{"asked early, judged late", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after), func(x *timeline) { x.time() }}, attempt.StatusAbandoned},
+		{"to the moment", []step{wait(5 * time.Minute), none, wait(after - 5*time.Minute), none}, attempt.StatusAbandoned},
+		{"a moment too early", []step{wait(5 * time.Minute), none, wait(after - 5*time.Minute - 1), none}, attempt.StatusUnknown},
+		{"asked a moment too early, judged late", []step{wait(5 * time.Minute), none, wait(after - 5*time.Minute - 1), none, wait(after), func(x *timeline) { x.time() }}, attempt.StatusUnknown},
+		{"asked early, judged late", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after), func(x *timeline) { x.time() }}, attempt.StatusUnknown},
+		{"asked early, and once more late", []step{wait(5 * time.Minute), none, wait(time.Minute), none, wait(after), none}, attempt.StatusAbandoned},
 		{"too early since the last send", []step{wait(5 * time.Minute), none, wait(time.Minute), none}, attempt.StatusUnknown},
 		{"one answer", []step{wait(after), none}, attempt.StatusUnknown},
 		{"the same answer twice", []step{wait(after), none, none}, attempt.StatusUnknown},

@@ -65,8 +65,8 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if made.After(end) {
 		return true
 	}
-	if r.lateWire(reference) && made.Add(onTheWay).After(end) {
-		return true // its sender had stood still, and nobody could know yet that it went on
+	if r.lateWire(reference) && made.Add(r.profile.searchLag+onTheWay).After(end) {
+		return true // its sender had stood still, and nobody could know yet that it went on: no search could show it
 	}
 	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.index().requests[reference], func(q *fakeprovider.Request) bool {
 		return q.Method == "POST" && strings.Contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
