@@ -40,7 +40,9 @@ type Config struct {
 	// ReferencePrefix goes before the attempt's id in the merchant reference.
 	ReferencePrefix string
 	// DeriveFrom derives ids, keys and references from this namespace and the slot instead of drawing them, so that after a
-	// lost store the rerun of a slot's first attempt meets the provider's replay. Zero: drawn.
+	// lost store the rerun of a slot's first attempt meets the provider's replay. Zero: drawn. It protects where the rerun's request
+	// is answered by that replay: one that is refused before (credentials that have expired meanwhile, for instance) ends the attempt
+	// without money, and what the lost store's life had charged is found by webhooks and settlement only.
 	DeriveFrom uuid.UUID
 
 	// SendTimeout bounds one request, from the wait for a connection to the last byte of the answer. Zero: 3 s.
