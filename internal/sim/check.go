@@ -65,12 +65,24 @@ func (r *records) late(reference string, made, end time.Time) bool {
 	if made.After(end) {
 		return true
 	}
-	if r.lateWire(reference) && made.Add(r.profile.searchLag+onTheWay).After(end) {
+	shown := made.Add(r.profile.searchLag + onTheWay)
+	if r.lateWire(reference) && shown.After(r.asked(reference, end)) {
 		return true // its sender had stood still, and nobody could know yet that it went on: no search could show it
 	}
-	return made.Add(r.profile.searchLag+onTheWay).After(end) && slices.ContainsFunc(r.index().requests[reference], func(q *fakeprovider.Request) bool {
+	return shown.After(r.asked(reference, end)) && slices.ContainsFunc(r.index().requests[reference], func(q *fakeprovider.Request) bool {
 		return q.Method == "POST" && strings.Contains(string(q.Fault), "book-after") && made.Sub(q.Time) >= abandonAfter
 	})
+}
+
+// asked is when the question was asked whose answer ended an attempt, which may have been stored much later; its end where no answer did.
+func (r *records) asked(reference string, end time.Time) time.Time {
+	id, _ := attempt.IDOf(reference)
+	for _, w := range r.history()[id] {
+		if e := w.event.Evidence; w.at.Equal(end) && e != nil && e.Kind == attempt.EvidenceLookup && !e.AskedAt.IsZero() {
+			return w.at.Add(-max(0, w.store.Sub(e.AskedAt))) // asked by the store's clock
+		}
+	}
+	return end
 }
 
 // lastRequest is when the last request of an attempt left before a time.
