@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -53,49 +52,6 @@ func TestGoF96UnaskedAnswersAreLogged(t *testing.T) {
 	server.Drained()
 }
 
-// resolves is a resolver for which every name has these addresses.
-func resolves(t *testing.T, addresses ...string) *net.Resolver {
-	t.Helper()
-	server, err := net.ListenPacket("udp", "127.0.0.1:0") //nolint:noctx // it is closed below
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		buf := make([]byte, 512)
-		for {
-			n, from, err := server.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			end := 12 // of the question's name: RFC 1035 section 4.1.2
-			for end < n && buf[end] != 0 {
-				end += int(buf[end]) + 1
-			}
-			if end += 5; end > n {
-				continue
-			}
-			reply := append([]byte(nil), buf[:end]...)
-			reply[2], reply[3] = reply[2]|0x80, 0x80
-			clear(reply[6:12])
-			for _, text := range addresses { // those of the type that is asked for: A is 1, AAAA is 28
-				a := netip.MustParseAddr(text)
-				if kind := buf[end-3]; a.Is4() && kind == 1 || a.Is6() && kind == 28 {
-					reply[7]++
-					reply = append(reply, 0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, byte(a.BitLen()/8))
-					reply = append(reply, a.AsSlice()...)
-				}
-			}
-			_, _ = server.WriteTo(reply, from)
-		}
-	}()
-	t.Cleanup(func() { _ = server.Close(); <-done })
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
-	}}
-}
-
 // F86: a dialer that tries both address families at once may connect twice, and still sends each request once. (Where there is no
 // IPv6, it tries in vain.)
 func TestGoF86ConnectsAreNoRequests(t *testing.T) {
@@ -119,7 +75,7 @@ func TestGoF86ConnectsAreNoRequests(t *testing.T) {
 	if l6, err := net.Listen("tcp6", "[::1]:"+port); err == nil { //nolint:noctx // as above
 		serving.Go(func() { _ = server.Serve(l6) })
 	}
-	dialer := &net.Dialer{Resolver: resolves(t, "::1", "127.0.0.1"), FallbackDelay: time.Millisecond}
+	dialer := &net.Dialer{Resolver: wiretest.Resolves(t, "::1", "127.0.0.1"), FallbackDelay: time.Millisecond}
 	dialer.ControlContext = func(ctx context.Context, network, _ string, _ syscall.RawConn) error {
 		if network == "tcp6" {
 			time.Sleep(20 * time.Millisecond) // the slower family, which the other one overtakes
@@ -149,7 +105,7 @@ func TestGoF87DialersShareTheirTime(t *testing.T) {
 	var mu sync.Mutex
 	var tried []string
 	var left []time.Duration
-	dialer := net.Dialer{Timeout: whole, Resolver: resolves(t, "127.0.0.2", "127.0.0.3")}
+	dialer := net.Dialer{Timeout: whole, Resolver: wiretest.Resolves(t, "127.0.0.2", "127.0.0.3")}
 	dialer.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
 		until, _ := ctx.Deadline()
 		mu.Lock()
