@@ -111,6 +111,7 @@ func (p *Provider) apply(s parsed) {
 // control serves the control endpoints, which are for tests and no part of
 // the API:
 //
+//	GET  /_fake/id       {"id":"0123456789abcdef"}, see ID
 //	GET  /_fake/ledger   the Ledger as JSON
 //	GET  /_fake/faults   the Catalogue, the sources and the steps not used yet
 //	GET  /_fake/report   a settlement report, see WriteReport; from and to are times
@@ -119,7 +120,7 @@ func (p *Provider) apply(s parsed) {
 //	POST /_fake/faults   a Script
 //	GET  /_fake/webhooks what was delivered, and how many events wait
 //	POST /_fake/settle   {"id":"ch_000001","status":"succeeded"}
-//	POST /_fake/reset    empties everything
+//	POST /_fake/reset    empties everything: other books, with another id
 func (p *Provider) control(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20+1))
 	if isReport(r) {
@@ -136,6 +137,8 @@ func (p *Provider) control(w http.ResponseWriter, r *http.Request) {
 func (p *Provider) controlAnswer(method, path string, body []byte) answer {
 	bad := func(err error) answer { return problem(probMalformed, detail(err.Error())) }
 	switch method + " " + path {
+	case "GET /_fake/id":
+		return jsonAnswer(map[string]string{"id": p.ID()})
 	case "GET /_fake/ledger":
 		return jsonAnswer(p.Ledger())
 	case "GET /_fake/faults":

@@ -58,6 +58,7 @@
 //
 // For tests, and no part of the API, under every way in:
 //
+//	GET  /_fake/id        which books these are, see [Provider.ID]
 //	GET  /_fake/ledger    the books, as [Ledger]
 //	GET  /_fake/faults    the catalogue, the sources, the steps not used yet
 //	POST /_fake/faults    a [Script]
@@ -66,7 +67,7 @@
 //	GET  /_fake/report    a settlement report: from and to as in a listing, and
 //	                      client, leave_out=ID, double=ID, amount=ID:MINOR, foreign=N
 //	                      and no_trailer=true as [ReportOptions] has them
-//	POST /_fake/reset     empties everything
+//	POST /_fake/reset     empties everything: other books, with another id
 //
 // # Faults
 //

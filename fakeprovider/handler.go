@@ -21,6 +21,11 @@ import (
 // A step that is about dialling has no dial to act on here: the connection is
 // reset unread.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r, mine := p.addressed(r)
+	if !mine {
+		writePlain(w, problem(probOtherBooks), nil)
+		return
+	}
 	if strings.HasPrefix(r.URL.Path, "/_fake/") {
 		p.control(w, r)
 		return

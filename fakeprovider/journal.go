@@ -23,7 +23,8 @@ var ErrInUse = errors.New("the ledger file is in use by another fake provider")
 // or refund that was accepted and not yet due (fault "book-after") is booked
 // when its time has come, a webhook's event that nobody acknowledged is
 // delivered. Faults are not kept. Only one provider may have a file; a second one
-// gets ErrInUse. Close releases it.
+// gets ErrInUse. Close releases it. A file that is not there is made, and its
+// books get an id, see [Provider.ID]; a copy of a file is the same provider.
 //
 // A charge that could not be written may have been lost: it, and every request
 // after it, is answered with 500 and the code "ledger_failed", and Close
@@ -78,7 +79,8 @@ type ledgerFile interface {
 
 // line is one line of the file; t says which fields count.
 type line struct {
-	T        string       `json:"t"` // booked, accepted, order, key, state, request, event, told, count
+	T        string       `json:"t"` // books, booked, accepted, order, key, state, request, event, told, count
+	ID       string       `json:"id,omitempty"`
 	Kind     string       `json:"kind,omitempty"`
 	N        uint32       `json:"n,omitempty"`
 	Later    uint64       `json:"later,omitempty"`
@@ -187,6 +189,10 @@ func openJournal(path string, p *Provider) (_ *journal, err error) {
 	}
 	j.file = f
 	j.size, err = f.Seek(0, io.SeekEnd)
+	if err == nil && len(lines) == 0 { // begun here, or emptied, or torn before anything was answered
+		j.append(true, p.booksLines()...)
+		err = j.sync() // before anybody is told the id
+	}
 	if err == nil && errors.Is(statErr, os.ErrNotExist) {
 		err = syncDir(path)
 	}
@@ -345,8 +351,10 @@ func (j *journal) close() error {
 	return errors.Join(j.sync(), j.file.Close(), j.lock.Close())
 }
 
-// reset empties the file. The caller holds the provider's lock.
-func (j *journal) reset() error {
+// reset empties the file and begins it with lines of new books. A crash in
+// between leaves an empty one, which Open begins. The caller holds the
+// provider's lock.
+func (j *journal) reset(begin []line) error {
 	if j == nil {
 		return nil
 	}
@@ -355,7 +363,8 @@ func (j *journal) reset() error {
 		return err
 	}
 	j.size = 0
-	return nil
+	j.append(true, begin...)
+	return j.sync()
 }
 
 // accepted notes a booking that waits for its time and returns its name.
@@ -443,7 +452,7 @@ func (p *Provider) orderLine(n uint32) *orderLine {
 // snapshot says the whole state in as few lines as possible. The caller holds
 // the lock.
 func (p *Provider) snapshot() []line {
-	var lines []line
+	lines := p.booksLines()
 	flips := map[flip]*job{}
 	for _, j := range p.jobs {
 		if j.flip != nil {

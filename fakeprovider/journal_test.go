@@ -184,7 +184,7 @@ func TestTornLineIsDropped(t *testing.T) {
 	if err := os.WriteFile(file, []byte(damaged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fakeprovider.Open(file, fakeprovider.Config{}); err == nil || !strings.Contains(err.Error(), "line 1 is damaged") {
+	if _, err := fakeprovider.Open(file, fakeprovider.Config{}); err == nil || !strings.Contains(err.Error(), "line 2 is damaged") {
 		t.Errorf("damaged: %v", err)
 	}
 	for text, says := range map[string]string{

@@ -28,6 +28,7 @@ type Provider struct {
 
 	mu        sync.Mutex // guards everything below
 	closed    bool
+	id        string // of the books
 	clients   map[string]uint32
 	names     []string // of clients, by number
 	charges   shelf
@@ -70,6 +71,7 @@ func New(c Config) *Provider {
 
 // clear empties the books. The caller holds the lock or is alone.
 func (p *Provider) clear() {
+	p.id = newID() // what was asked of the old books must not be answered by the new ones
 	p.clients = map[string]uint32{"": 0}
 	p.names = []string{""}
 	p.charges.reset("ch_")
@@ -84,7 +86,9 @@ func (p *Provider) clear() {
 }
 
 // Reset empties the books and forgets every key, request, webhook event and
-// fault but those of Config.Script, which start anew. A ledger file is emptied too.
+// fault but those of Config.Script, which start anew. A ledger file is emptied
+// too. The books are others from then on, with an id of their own: who has paid
+// here before must not take their silence for an answer.
 func (p *Provider) Reset() error {
 	start, err := p.config.Script.parse()
 	p.mu.Lock()
@@ -92,7 +96,7 @@ func (p *Provider) Reset() error {
 	p.clear()
 	p.script.clear()
 	p.apply(start)
-	return errors.Join(err, p.journal.reset())
+	return errors.Join(err, p.journal.reset(p.booksLines()))
 }
 
 // Close ends what still waits: hanging requests, in-memory connections,

@@ -13,7 +13,21 @@ import (
 // the lock.
 func (p *Provider) restore(lines []line, j *journal) error {
 	waiting, unsent := map[uint64]line{}, map[uint32]*eventLine{}
+	if len(lines) > 0 {
+		p.id = "" // unless the first line says one
+	}
 	for i, l := range lines {
+		if l.T == lineBooks {
+			err := checkID(l.ID)
+			if i > 0 {
+				err = errors.New("other books begin here")
+			}
+			if err != nil {
+				return fmt.Errorf("line %d: %w", i+1, err)
+			}
+			p.id = l.ID
+			continue
+		}
 		if err := p.restoreLine(&l, waiting, unsent); err != nil {
 			return fmt.Errorf("line %d: %w", i+1, err)
 		}

@@ -2,6 +2,7 @@ package fakeprovider
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,25 @@ func (t *pool) dialled(host string) *simConn {
 }
 
 func (t *pool) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL == nil {
+		return t.roundTrip(req) // refused there
+	}
+	plain, mine := t.provider.addressed(req)
+	if !mine {
+		if req.Body != nil {
+			req.Body.Close() // a RoundTripper always does
+		}
+		a := problem(probOtherBooks)
+		return controlResponse(req, a.status, a.ctype, bytes.NewReader(a.body), len(a.body)), nil
+	}
+	resp, err := t.roundTrip(plain)
+	if resp != nil {
+		resp.Request = req
+	}
+	return resp, err
+}
+
+func (t *pool) roundTrip(req *http.Request) (*http.Response, error) {
 	defer func() {
 		if req.Body != nil {
 			req.Body.Close() // a RoundTripper always does
