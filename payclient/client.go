@@ -45,6 +45,8 @@ type Client struct {
 	giveUp  context.CancelFunc
 	mu      sync.Mutex
 	closed  bool // guarded by mu
+	// notRecorded is evidence that the store has not taken yet, or that was given up. Guarded by mu.
+	notRecorded map[*attempt.Record]*NotRecorded
 }
 
 // New makes a client. It sends nothing, and reports every mistake in the configuration at once.
@@ -83,8 +85,8 @@ func New(cfg Config) (*Client, error) {
 var ErrClosed = errors.New("client closed")
 
 // Close waits until every call under way has ended and every outcome that one has received is stored, or until ctx ends;
-// then its error says so, storing is given up, and the attempts concerned stay open. Calls that begin later fail with
-// [ErrClosed]. It does not close the store: close that afterwards.
+// then its error says so, storing is given up, and the attempts concerned stay open ([Client.NotRecorded] lists them). Calls
+// that begin later fail with [ErrClosed]. It does not close the store: close that afterwards.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

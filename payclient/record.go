@@ -51,6 +51,7 @@ func (c *Client) record(ctx context.Context, rec *attempt.Record, known *attempt
 	}
 	stored := make(chan struct{})
 	background := *rec // the caller may go on with its own
+	c.keep(&background, known, err)
 	c.pending.Add(1)
 	go func() {
 		defer c.pending.Done()
@@ -86,9 +87,13 @@ func (c *Client) recordUntilStored(ctx context.Context, rec *attempt.Record, kno
 		}
 		err := c.cfg.Store.Apply(ctx, rec.Step(known))
 		if err == nil {
+			c.drop(rec)
 			close(stored)
 			c.sawRecord(ctx, &rec.Attempt, rec.Duties)
 			return
+		}
+		if ctx.Err() == nil { // else what it says is that it was given up
+			c.keep(rec, known, err)
 		}
 		c.sawNotRecorded(ctx, known, err)
 		wait = min(2*wait, time.Second) // well under what RecordTimeout leaves
