@@ -108,11 +108,19 @@ func (s *Store) finish(ctx context.Context, outcome bool, items []*item) {
 		}
 		if err != nil {
 			for _, i := range items {
-				i.step.Err = s.unavailable(errors.Join(err, i.err))
+				i.step.Err = s.unavailable(both(err, i.err))
 			}
 			return
 		}
 	}
+}
+
+// both is err with what the last try came to, in one line.
+func both(err, last error) error {
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, last)
 }
 
 // unavailableUnlessOwn leaves a step's own error as it is.

@@ -20,6 +20,7 @@ import (
 // What a payment costs the store: two durable steps with their events. The store is compared, in one run and turn by turn, with
 // hand-written SQL over a pool of as many connections, which has its JSON ready made and decides nothing:
 //
+//   - unprepared: the store as it works behind a pooler, without the pooler
 //   - plain: the same rows in the same tables, statement by statement between BEGIN and COMMIT
 //   - rows: the same, each part pipelined into one round trip
 //   - bare: one insert and one update of one table, without slot, event, guard or outbox
@@ -86,11 +87,11 @@ type handWritten struct {
 func newHandWritten(b testing.TB) *handWritten {
 	s := testStore(b, Options{})
 	h := &handWritten{schema: s.opts.Schema}
-	cfg, err := parse(testURL(b), false)
+	cfg, chosen, err := parse(testURL(b))
 	if err != nil {
 		b.Fatal(err)
 	}
-	h.pool = newPool(defaultMaxConns, s.connector(cfg, false))
+	h.pool = newPool(defaultMaxConns, s.connector(cfg, chosen, false))
 	b.Cleanup(h.pool.close)
 	admin(b, "CREATE TABLE "+h.schema+".payments (id uuid PRIMARY KEY, order_id text NOT NULL UNIQUE, amount bigint NOT NULL, currency text NOT NULL,"+
 		" key text NOT NULL, reference text NOT NULL, body bytea, status text NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, charge_id text, answer json)")
@@ -275,8 +276,10 @@ func BenchmarkPayments(b *testing.B) {
 	for _, n := range []struct{ callers, payments int }{{1, 300}, {8, 1600}, {64, 6400}} {
 		b.Run(fmt.Sprintf("callers=%d", n.callers), func(b *testing.B) {
 			s, h, g := testStore(b, Options{}), newHandWritten(b), newHandWritten(b)
+			unprepared := testStore(b, Options{Pooler: true})
 			race(b, n.callers, n.payments,
 				byCallers("store", func(order string) error { return pay(context.Background(), s, order) }),
+				byCallers("unprepared", func(order string) error { return pay(context.Background(), unprepared, order) }),
 				byCallers("plain", g.plain), byCallers("rows", h.rows), byCallers("bare", h.bare),
 				pgbench(b, "pgbench", bareScript(h.schema)), pgbench(b, "pgbench-store", storeScript(b, s)))
 		})

@@ -16,20 +16,31 @@ import (
 // connectTimeout is for URLs that name none.
 const connectTimeout = 5 * time.Second
 
-// parse reads a URL. Its errors hold no password.
-func parse(url string, pooler bool) (*pgx.ConnConfig, error) {
-	cfg, err := pgx.ParseConfig(url)
+// parse reads a URL. chosen: it says itself how statements are executed. Its errors hold no password.
+func parse(url string) (cfg *pgx.ConnConfig, chosen bool, err error) {
+	cfg, err = pgx.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("the URL is none of a PostgreSQL database, want postgres://user@host:port/database: %w", withoutSecrets(err))
+		return nil, false, fmt.Errorf("the URL cannot be used, want postgres://user@host:port/database: %w", withoutSecrets(err))
 	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = connectTimeout
 	}
-	if pooler && cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// The statement travels with each execution, and nothing of it stays on the server.
-		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+		return cfg, true, nil
 	}
-	return cfg, nil
+	raw, err := pgconn.ParseConfig(url) // without what pgx makes of it
+	if err != nil {
+		return nil, false, withoutSecrets(err)
+	}
+	_, chosen = raw.RuntimeParams["default_query_exec_mode"]
+	return cfg, chosen, nil
+}
+
+// unprepared is cfg with statements that travel with each execution, so that nothing of them stays on the server.
+func unprepared(cfg *pgx.ConnConfig) *pgx.ConnConfig {
+	cfg = cfg.Copy()
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return cfg
 }
 
 // A password may stand behind the user's name, or as a parameter.
@@ -51,28 +62,36 @@ type server struct {
 	isolation string
 	sync      string
 	version   int64
+	process   uint32 // that executes what this session sends; behind a transaction pooler another one each time
 	now       time.Time
 }
 
 const selectServer = `SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
 	current_setting('default_transaction_isolation'), current_setting('synchronous_commit'),
-	current_setting('server_version_num')::bigint, clock_timestamp()`
+	current_setting('server_version_num')::bigint, pg_backend_pid()::bigint, clock_timestamp()`
 
 // oldestServer is the oldest major release that is tested, as the server writes it.
 const oldestServer = 130000
 
-func askServer(ctx context.Context, db session) (v server, err error) {
-	err = db.run(ctx, query{text: selectServer, row: func(row []any) error {
+// askServer prepares nothing: nobody knows yet what stands before the server.
+func askServer(ctx context.Context, c *pgx.Conn) (v server, err error) {
+	err = pgxSession{c}.run(ctx, query{text: selectServer, args: []any{pgx.QueryExecModeExec}, row: func(row []any) error {
 		d := decoder{values: row}
-		v = server{d.bool("pg_is_in_recovery"), d.bool("transaction_read_only"), d.text("isolation"), d.text("sync"), d.int64("version"), d.time("now")}
+		v = server{d.bool("pg_is_in_recovery"), d.bool("transaction_read_only"), d.text("isolation"), d.text("sync"),
+			d.int64("version"), uint32(d.int64("pg_backend_pid")), d.time("now")} //nolint:gosec // a number of a process
 		return d.err
 	}})
 	return v, err
 }
 
+// pooled tells whether something stands between that gives the server's processes to its clients in turn: the process that was named when
+// the connection was made, for cancelling (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-CANCELING-REQUESTS),
+// is none of the server's then.
+func pooled(c *pgx.Conn, v server) bool { return c.PgConn().PID() != v.process }
+
 // connector makes the store's connections. Those for outcomes take a server that commits asynchronously: the statements themselves
-// make it wait.
-func (s *Store) connector(cfg *pgx.ConnConfig, outcomes bool) func(context.Context) (*conn, error) {
+// make it wait. Behind a pooler nothing is prepared, unless the URL has chosen.
+func (s *Store) connector(cfg *pgx.ConnConfig, chosen, outcomes bool) func(context.Context) (*conn, error) {
 	cfg = cfg.Copy()
 	// With several hosts in the URL the first one that fits is taken.
 	cfg.ValidateConnect = nil
@@ -80,22 +99,36 @@ func (s *Store) connector(cfg *pgx.ConnConfig, outcomes bool) func(context.Conte
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	return func(ctx context.Context) (*conn, error) {
-		c, err := pgx.ConnectConfig(ctx, cfg)
-		if err != nil {
-			return nil, connectError(err)
+		for {
+			prepares := cfg
+			if !chosen && s.pooled.Load() {
+				prepares = unprepared(cfg)
+			}
+			c, err := pgx.ConnectConfig(ctx, prepares)
+			if err != nil {
+				return nil, connectError(cfg, err)
+			}
+			asked := time.Now()
+			v, err := askServer(ctx, c)
+			if err != nil {
+				hangUp(&conn{Conn: c})
+				return nil, fmt.Errorf("ask the server what it is: %w", err)
+			}
+			made := &conn{Conn: c, made: asked, explicit: v.isolation != "read committed"}
+			if pooled(c, v) {
+				s.pooled.Store(true)
+				if !chosen && prepares == cfg {
+					hangUp(made)
+					continue
+				}
+			}
+			s.clock.answered(v.now, asked)
+			if err := s.check(v, outcomes); err != nil {
+				hangUp(made)
+				return nil, err
+			}
+			return made, nil
 		}
-		asked := time.Now()
-		v, err := askServer(ctx, pgxSession{c})
-		if err != nil {
-			return nil, errors.Join(err, c.Close(ctx))
-		}
-		s.clock.answered(v.now, asked)
-		made := &conn{Conn: c, made: asked, explicit: v.isolation != "read committed"}
-		if err := s.check(v, outcomes); err != nil {
-			hangUp(made)
-			return nil, err
-		}
-		return made, nil
 	}
 }
 
@@ -118,28 +151,6 @@ func (s *Store) check(v server, outcomes bool) error {
 	case v.sync == "off" && !outcomes:
 		return fmt.Errorf("%w: synchronous_commit is off, so that a commit that was reported can be lost in a crash; "+
 			"set it to on for this role: ALTER ROLE ... SET synchronous_commit = on", attempt.ErrNotDurable)
-	}
-	return nil
-}
-
-// connectError says what to do about a connection that cannot be had.
-func connectError(err error) error {
-	clean := withoutSecrets(err)
-	switch code(err) {
-	case codeInvalidPassword, codeInvalidAuthorization:
-		return fmt.Errorf("the server refuses the role or its password: %w", clean)
-	case codeNoDatabase:
-		return fmt.Errorf("there is no such database on the server: %w", clean)
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("connect: %w: %w", clean, errors.Join(errorIs(err, context.Canceled), errorIs(err, context.DeadlineExceeded)))
-	}
-	return fmt.Errorf("connect: %w", clean)
-}
-
-func errorIs(err, target error) error {
-	if errors.Is(err, target) {
-		return target
 	}
 	return nil
 }

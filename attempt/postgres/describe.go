@@ -14,7 +14,7 @@ import (
 //
 // It fails for what is no URL of a PostgreSQL database. The error holds no password.
 func Describe(rawURL string) (string, error) {
-	cfg, err := parse(rawURL, false)
+	cfg, _, err := parse(rawURL)
 	if err != nil {
 		return "", err
 	}

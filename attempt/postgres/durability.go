@@ -9,6 +9,7 @@ type Durability struct {
 	Standbys          string // synchronous_standby_names; empty: replication is asynchronous, and a fail-over can lose commits
 	Fsync             bool   // false: a crash of the machine can destroy the database
 	FullPageWrites    bool   // false: so can one in the middle of a write
+	Pooled            bool   // a connection pooler stands before the server
 }
 
 // Durability asks the server. It fails with [attempt.ErrUnavailable].
@@ -18,7 +19,7 @@ func (s *Store) Durability(ctx context.Context) (d Durability, err error) {
 			" current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on'",
 		row: func(row []any) error {
 			r := decoder{values: row}
-			d = Durability{r.text("server_version"), r.text("synchronous_commit"), r.text("synchronous_standby_names"), r.bool("fsync"), r.bool("full_page_writes")}
+			d = Durability{r.text("server_version"), r.text("synchronous_commit"), r.text("synchronous_standby_names"), r.bool("fsync"), r.bool("full_page_writes"), s.pooled.Load()}
 			return r.err
 		},
 	})

@@ -22,6 +22,9 @@ const (
 	codeDivisionByZero       = "22012" // how our own statements say that a row is not as it was read
 	codeUndefinedTable       = "42P01"
 	codeInvalidSchema        = "3F000"
+	codeDuplicateColumn      = "42701"
+	codeDuplicateTable       = "42P07"
+	codeDuplicateObject      = "42710"
 	codeInsufficient         = "42501"
 	codeInFailedTransaction  = "25P02"
 	codeFrozen               = "25P03" // idle in a transaction for too long
@@ -82,15 +85,19 @@ func (s *Store) unavailable(err error) error {
 	return fmt.Errorf("%w: PostgreSQL: %w", attempt.ErrUnavailable, s.explain(err))
 }
 
+// remedyForDamage: what the tables held is what keeps a payment from being made twice.
+const remedyForDamage = "was it dropped, or restored in part? `chargeonce migrate validate` lists all that is amiss. " +
+	"Bring it back from a backup before anything is paid; where nothing was ever paid, `chargeonce migrate sql` writes what makes it"
+
 // explain adds the remedy to an error that names none.
 func (s *Store) explain(err error) error {
 	switch code(err) {
 	case codeReadOnly:
 		return fmt.Errorf("the server takes no writes, it is a read-only replica or default_transaction_read_only is on; name the primary, or all hosts: %w", err)
 	case codeUndefinedTable, codeInvalidSchema:
-		return fmt.Errorf("the tables are not in schema %q; `chargeonce migrate up` makes them: %w", s.opts.Schema, err)
+		return fmt.Errorf("a table is missing in schema %q that was made there: %s: %w", s.opts.Schema, remedyForDamage, err)
 	case codeStatementIsThere, codeNoStatement:
-		return fmt.Errorf("a transaction pooler that keeps no prepared statements stands before the server: set Options.Pooler, or default_query_exec_mode=exec in the URL: %w", err)
+		return fmt.Errorf("a transaction pooler that keeps no prepared statements stands before the server: leave default_query_exec_mode out of the URL, or set it to exec: %w", err)
 	case codeInsufficient:
 		return fmt.Errorf("the role lacks a right in schema %q: migrations need its owner, or who may make it; for the rest postgres.Grants and `chargeonce migrate sql --grant ROLE` write the statements: %w", s.opts.Schema, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func createMigrations(schema string) string {
 // uses, since everybody else would wait behind it, and is then tried again until ctx ends.
 func Migrate(ctx context.Context, url string, opts MigrateOptions) (applied []Migration, err error) {
 	err = migrating(ctx, url, &opts, func(c *pgx.Conn, all []Migration) error {
-		v, err := askServer(ctx, pgxSession{c})
+		v, err := askServer(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -113,12 +114,25 @@ func Migrate(ctx context.Context, url string, opts MigrateOptions) (applied []Mi
 			case err != nil:
 				return err
 			case done == nil:
-				return nil
+				return checkWhole(ctx, pgxSession{c}, opts.Schema, len(all))
 			}
 			applied = append(applied, *done)
 		}
 	})
 	return applied, err
+}
+
+// checkWhole fails where a schema is noted as up to date and is not: nothing would ever mend it, and whoever pays would fail.
+func checkWhole(ctx context.Context, db session, schema string, known int) error {
+	applied, _, err := appliedMigrations(ctx, db, schema)
+	if err != nil || applied[len(applied)-1].Number > known { // what a later release has made of it is not for this one to judge
+		return err
+	}
+	damage, err := damageOf(ctx, db, schema)
+	if err != nil || damage == nil {
+		return err
+	}
+	return errors.Join(errors.New("the schema is noted as up to date, but"), damage, errors.New(remedyForDamage))
 }
 
 // migrating runs f on a connection of its own.
@@ -136,16 +150,19 @@ func migrating(ctx context.Context, url string, opts *MigrateOptions, f func(*pg
 	if err != nil {
 		return err
 	}
-	cfg, err := parse(url, true) // nothing here is worth preparing
+	cfg, chosen, err := parse(url)
 	if err != nil {
 		return err
+	}
+	if !chosen { // nothing here is worth preparing
+		cfg = unprepared(cfg)
 	}
 	if severalHosts(cfg) { // of which one takes writes
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	c, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return connectError(err)
+		return connectError(cfg, err)
 	}
 	defer func() { hangUp(&conn{Conn: c}) }()
 	return f(c, all)
@@ -159,7 +176,7 @@ func migrateNext(ctx context.Context, c *pgx.Conn, schema string, all []Migratio
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+			_ = tx.Rollback(context.WithoutCancel(ctx)) // where it fails, the connection has ended, and the transaction with it
 		}
 	}()
 	lock := (&Store{opts: Options{Schema: schema}}).lockOf("migrate")
@@ -190,12 +207,19 @@ func migrateNext(ctx context.Context, c *pgx.Conn, schema string, all []Migratio
 	if err := checkNotNewer(applied, len(all)); err != nil {
 		return nil, err
 	}
-	if len(applied) >= len(all) {
+	missing := notApplied(applied, all)
+	if len(missing) == 0 {
 		return nil, tx.Commit(ctx)
 	}
-	next := all[len(applied)]
+	next := missing[0]
 	// The simple protocol takes several statements.
 	if _, err := tx.Exec(ctx, next.in(schema), pgx.QueryExecModeSimpleProtocol); err != nil {
+		switch code(err) {
+		case codeDuplicateColumn, codeDuplicateTable, codeDuplicateObject:
+			err = fmt.Errorf("nothing was changed: what it makes is there although it is not noted as applied: was it applied by hand, or its note removed? "+
+				"Where `chargeonce migrate validate` finds nothing amiss but the number, note it: INSERT INTO %s (number, name, needs) VALUES (%d, '%s', %d): %w",
+				pgx.Identifier{schema, "chargeonce_migrations"}.Sanitize(), next.Number, next.Name, next.Needs, err)
+		}
 		return nil, fmt.Errorf("migration %s: %w", next.Name, err)
 	}
 	err = tx.QueryRow(ctx, "INSERT INTO "+pgx.Identifier{schema}.Sanitize()+".chargeonce_migrations (number, name, needs) VALUES ($1::integer, $2::text, $3::integer) RETURNING applied_at",
@@ -226,12 +250,19 @@ func appliedMigrations(ctx context.Context, db session, schema string) (applied 
 	return applied, true, err
 }
 
+// notApplied returns those of all that were not applied, by number. A gap is none that any release leaves.
+func notApplied(applied, all []Migration) []Migration {
+	return slices.DeleteFunc(slices.Clone(all), func(m Migration) bool {
+		return slices.ContainsFunc(applied, func(a Migration) bool { return a.Number == m.Number })
+	})
+}
+
 // checkNotNewer fails if a release that knows so many migrations cannot work on a schema to which these were applied.
 func checkNotNewer(applied []Migration, known int) error {
 	for _, m := range applied {
 		if m.Needs > known {
-			return fmt.Errorf("the schema is at number %d, which needs a release that knows %d, and this one knows %d: use a later release",
-				len(applied), m.Needs, known)
+			return fmt.Errorf("the schema has migration %d (%s), which needs a release that knows %d, and this one knows %d: use a later release",
+				m.Number, m.Name, m.Needs, known)
 		}
 	}
 	return nil
@@ -249,9 +280,10 @@ func checkSchema(ctx context.Context, db session, schema string) error {
 		return err
 	case !there:
 		return fmt.Errorf("there are no tables in schema %q: make them with `chargeonce migrate up`, or postgres.Migrate", schema)
-	case len(applied) < len(all):
+	}
+	if missing := notApplied(applied, all); len(missing) > 0 {
 		return fmt.Errorf("schema %q is at number %d and this release needs %d: bring it up with `chargeonce migrate up`, or postgres.Migrate",
-			schema, len(applied), len(all))
+			schema, missing[0].Number-1, len(all))
 	}
 	return checkNotNewer(applied, len(all))
 }
@@ -260,7 +292,8 @@ func checkSchema(ctx context.Context, db session, schema string) error {
 func MigrationStatus(ctx context.Context, url string, opts MigrateOptions) (status []Migration, err error) {
 	err = migrating(ctx, url, &opts, func(c *pgx.Conn, all []Migration) error {
 		applied, _, err := appliedMigrations(ctx, pgxSession{c}, opts.Schema)
-		status = append(applied, all[min(len(applied), len(all)):]...)
+		status = append(applied, notApplied(applied, all)...)
+		slices.SortFunc(status, func(a, b Migration) int { return a.Number - b.Number })
 		return err
 	})
 	return status, err

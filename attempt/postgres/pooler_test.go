@@ -120,11 +120,70 @@ func TestTransactionPooler(t *testing.T) {
 		defer s.Close()
 		wantOneAfterStart(t, s)
 	})
-	t.Run("not told", func(t *testing.T) {
+	// Nobody has to say that there is a pooler: several stores, each with more connections than there are processes of the server.
+	t.Run("found out", func(t *testing.T) {
+		name := schema(t)
+		var wg sync.WaitGroup
+		for n := range 4 {
+			s, err := Open(t.Context(), url, Options{Schema: name, MaxConns: 8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if d, err := s.Durability(t.Context()); err != nil || !d.Pooled {
+				t.Errorf("%+v, %v, want a pooler", d, err)
+			}
+			for i := range 40 {
+				wg.Go(func() {
+					step := starts(fmt.Sprint("order ", n, " ", i))
+					err := s.Apply(t.Context(), &step.Step)
+					if err == nil {
+						err = s.Apply(t.Context(), approves(step.got).Step(&step.got))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
+	t.Run("found out in mid-run", func(t *testing.T) { // a pooler is put where a server was
+		name := schema(t)
+		cfg, chosen, err := parse(direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), direct, Options{Schema: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		known := start(t, s, "1001")
+		through, _, err := parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Host, cfg.Port, cfg.Fallbacks = through.Host, through.Port, nil
+		s.general.connect = s.connector(cfg, chosen, false)
+		c, err := s.general.acquire(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (pgxSession{c}).run(t.Context(), query{text: "SELECT 1"}, query{text: "SELECT 2"}); err != nil {
+			t.Error(err)
+		}
+		if mode := c.Config().DefaultQueryExecMode; mode != pgx.QueryExecModeExec {
+			t.Errorf("statements are sent by %s", mode)
+		}
+		s.general.release(c, false)
+		wantOne(t, s, "1001", known.Status, 1)
+	})
+	t.Run("chosen otherwise", func(t *testing.T) { // by a URL that says that statements are prepared: an error says what to change
 		name := schema(t)
 		var said error
 		for range 4 { // the second that meets the same server process at the latest
-			s, err := Open(t.Context(), url, Options{Schema: name})
+			s, err := Open(t.Context(), url+"&default_query_exec_mode=cache_statement", Options{Schema: name})
 			if err != nil {
 				said = err
 				break
@@ -134,8 +193,18 @@ func TestTransactionPooler(t *testing.T) {
 				break
 			}
 		}
-		if !errors.Is(said, attempt.ErrUnavailable) || !strings.Contains(said.Error(), "Options.Pooler") {
-			t.Errorf("without Options.Pooler: %v, want an error that names it", said)
+		if !errors.Is(said, attempt.ErrUnavailable) || !strings.Contains(said.Error(), "default_query_exec_mode") {
+			t.Errorf("with cache_statement: %v, want an error that names the setting", said)
+		}
+	})
+	t.Run("not there", func(t *testing.T) {
+		s, err := Open(t.Context(), direct, Options{Schema: schema(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if d, err := s.Durability(t.Context()); err != nil || d.Pooled {
+			t.Errorf("%+v, %v, want no pooler", d, err)
 		}
 	})
 	t.Run("two processes", func(t *testing.T) {

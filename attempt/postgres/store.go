@@ -19,8 +19,9 @@ type Options struct {
 	// MaxConns bounds the connections that the store holds, at least 3. Two fifths of them are for outcomes alone, and as many for
 	// other steps. Zero: 10.
 	MaxConns int
-	// Pooler says that the URL is that of a transaction pooler which keeps no prepared statements. The URL's
-	// default_query_exec_mode says more.
+	// Pooler says that the URL is that of a connection pooler, so that no statement is prepared. Without it the store finds that out by
+	// itself, from the number of the server's process, and the URL's default_query_exec_mode goes before both: cache_statement suits a
+	// pooler that keeps prepared statements for its clients.
 	Pooler bool
 	// ReadOnly opens the store to look at it, perhaps on a replica: every call that writes fails with
 	// [attempt.ErrUnavailable].
@@ -59,7 +60,8 @@ type Store struct {
 	clock clock
 
 	outcomes, others *lane
-	general          *pool // for all that is no step
+	general          *pool       // for all that is no step
+	pooled           atomic.Bool // a pooler stands before the server
 	ended            atomic.Bool
 	closing          sync.Once
 }
@@ -88,16 +90,17 @@ func open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}
-	cfg, err := parse(url, opts.Pooler)
+	cfg, chosen, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{opts: opts, sql: newStatements(opts.Schema)}
 	s.clock.now = opts.now
-	connect := s.connector(cfg, false)
+	s.pooled.Store(opts.Pooler)
+	connect := s.connector(cfg, chosen, false)
 	width := max(1, opts.MaxConns*2/5)
 	s.general = newPool(opts.MaxConns-2*width, connect)
-	outcomes, others := newPool(width, s.connector(cfg, true)), newPool(width, connect)
+	outcomes, others := newPool(width, s.connector(cfg, chosen, true)), newPool(width, connect)
 	s.outcomes = newLane(width, outcomes, s.work(outcomes, true))
 	s.others = newLane(width, others, s.work(others, false))
 	if err := s.general.with(ctx, func(c *conn) error { return s.examine(ctx, pgxSession{c}) }); err != nil {

@@ -21,7 +21,7 @@ var rights = []struct{ table, rights string }{
 	{"migrations", "SELECT"},
 }
 
-// checkRights fails if the role lacks a right.
+// checkRights fails if a table is not there, or the role lacks a right on one.
 func checkRights(ctx context.Context, db session, s *statements) error {
 	var asked []string
 	for _, r := range rights {
@@ -29,17 +29,28 @@ func checkRights(ctx context.Context, db session, s *statements) error {
 			asked = append(asked, fmt.Sprintf("('%s', '%schargeonce_%s')", one, strings.ReplaceAll(s.schema, "'", "''"), r.table))
 		}
 	}
-	var missing []string
+	var missing, tables []string
 	role := ""
-	err := db.run(ctx, query{text: "SELECT current_user::text, asked.name || ' on ' || asked.relation FROM (VALUES " + strings.Join(asked, ", ") + ") AS asked(name, relation)" +
-		" WHERE NOT has_table_privilege(asked.relation, asked.name)", row: func(row []any) error {
+	err := db.run(ctx, query{text: "SELECT current_user::text, asked.name, asked.relation, to_regclass(asked.relation) IS NOT NULL" +
+		" FROM (VALUES " + strings.Join(asked, ", ") + ") AS asked(name, relation)" +
+		" WHERE NOT coalesce(has_table_privilege(to_regclass(asked.relation), asked.name), false)", row: func(row []any) error {
 		d := decoder{values: row}
 		role = d.text("current_user")
-		missing = append(missing, d.text("missing"))
+		name, relation := d.text("name"), d.text("relation")
+		if d.bool("is") {
+			missing = append(missing, name+" on "+relation)
+		} else if !slices.Contains(tables, relation) {
+			tables = append(tables, relation)
+		}
 		return d.err
 	}})
-	if err != nil || missing == nil {
+	switch {
+	case err != nil:
 		return err
+	case tables != nil:
+		return fmt.Errorf("%s: missing in a schema where it was made: %s", strings.Join(tables, ", "), remedyForDamage)
+	case missing == nil:
+		return nil
 	}
 	return fmt.Errorf("role %q lacks rights: %s; postgres.Grants and `chargeonce migrate sql --grant ROLE` write the statements that grant them", role, strings.Join(missing, ", "))
 }
@@ -83,51 +94,71 @@ var indexes = []string{
 }
 
 // Validate looks whether the schema is as this release needs it: its number, every column with its type, every index, valid. It
-// reports all that is amiss at once.
+// reports all that is amiss at once, and what to do about it.
 func Validate(ctx context.Context, url string, opts MigrateOptions) error {
 	return migrating(ctx, url, &opts, func(c *pgx.Conn, _ []Migration) error {
 		db := pgxSession{c}
-		if err := checkSchema(ctx, db, opts.Schema); err != nil {
-			return err
-		}
-		have := map[string]string{}
-		err := db.run(ctx, query{text: `SELECT c.relname::text || '.' || a.attname::text, format_type(a.atttypid, NULL)
-				|| CASE WHEN a.atttypid = 'text'::regtype AND co.collname <> 'C' THEN ' COLLATE ' || co.collname ELSE '' END
-			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
-			LEFT JOIN pg_collation co ON co.oid = a.attcollation
-			WHERE n.nspname = $1::text AND a.attnum > 0 AND NOT a.attisdropped
-			UNION ALL SELECT 'index ' || i.relname::text, CASE WHEN x.indisvalid THEN 'valid' ELSE 'invalid' END
-			FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = i.relnamespace WHERE n.nspname = $1::text`,
-			args: []any{opts.Schema}, row: func(row []any) error {
-				d := decoder{values: row}
-				name := d.text("name")
-				have[name] = d.text("is")
-				return d.err
-			}})
+		_, there, err := appliedMigrations(ctx, db, opts.Schema)
 		if err != nil {
 			return err
 		}
-		var errs []error
-		want := func(name, is string) {
-			if got, ok := have[name]; !ok {
-				errs = append(errs, fmt.Errorf("%s is missing", name))
-			} else if got != is {
-				errs = append(errs, fmt.Errorf("%s is %s, want %s", name, got, is))
-			}
+		number := checkSchema(ctx, db, opts.Schema)
+		if !there {
+			return number
 		}
-		all := tables()
-		for _, table := range []string{"slots", "attempts", "events", "notes", "relays", "outbox"} {
-			for _, col := range all[table] {
-				kind := col.kind
-				if kind == "timestamptz" {
-					kind = "timestamp with time zone"
-				}
-				want("chargeonce_"+table+"."+col.name, kind)
-			}
+		damage, err := damageOf(ctx, db, opts.Schema)
+		if err != nil {
+			return err
 		}
-		for _, name := range indexes {
-			want("index "+name, "valid")
+		if damage == nil {
+			return number
 		}
-		return errors.Join(errs...)
+		if number != nil { // parts of a later number are missing too, and need no remedy of their own
+			return errors.Join(number, damage)
+		}
+		return errors.Join(damage, errors.New(remedyForDamage))
 	})
+}
+
+// damageOf lists what the schema lacks of what this release needs, or has otherwise.
+func damageOf(ctx context.Context, db session, schema string) (damage, err error) {
+	have := map[string]string{}
+	err = db.run(ctx, query{text: `SELECT c.relname::text || '.' || a.attname::text, format_type(a.atttypid, NULL)
+			|| CASE WHEN a.atttypid = 'text'::regtype AND co.collname <> 'C' THEN ' COLLATE ' || co.collname ELSE '' END
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+		LEFT JOIN pg_collation co ON co.oid = a.attcollation
+		WHERE n.nspname = $1::text AND a.attnum > 0 AND NOT a.attisdropped
+		UNION ALL SELECT 'index ' || i.relname::text, CASE WHEN x.indisvalid THEN 'valid' ELSE 'invalid' END
+		FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = i.relnamespace WHERE n.nspname = $1::text`,
+		args: []any{schema}, row: func(row []any) error {
+			d := decoder{values: row}
+			name := d.text("name")
+			have[name] = d.text("is")
+			return d.err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	want := func(name, is string) {
+		if got, ok := have[name]; !ok {
+			errs = append(errs, fmt.Errorf("%s is missing", name))
+		} else if got != is {
+			errs = append(errs, fmt.Errorf("%s is %s, want %s", name, got, is))
+		}
+	}
+	all := tables()
+	for _, table := range []string{"slots", "attempts", "events", "notes", "relays", "outbox"} {
+		for _, col := range all[table] {
+			kind := col.kind
+			if kind == "timestamptz" {
+				kind = "timestamp with time zone"
+			}
+			want("chargeonce_"+table+"."+col.name, kind)
+		}
+	}
+	for _, name := range indexes {
+		want("index "+name, "valid")
+	}
+	return errors.Join(errs...), nil
 }

@@ -35,6 +35,9 @@ func (d *diagnosis) durability(promised postgres.Durability) {
 	const subject = "database"
 	d.ok(subject, "PostgreSQL %s, the primary, takes writes; synchronous_commit is %s: %s",
 		promised.Version, promised.SynchronousCommit, syncText(promised.SynchronousCommit, promised.Standbys))
+	if promised.Pooled {
+		d.ok(subject, "a connection pooler stands before the server: statements are sent unprepared, unless the URL's default_query_exec_mode says otherwise")
+	}
 	if !promised.Fsync {
 		d.problem(exitFatal, subject, errors.New("fsync is off: a crash of the machine can destroy the database, and the knowledge of what was sent with it; set it to on"))
 	}
