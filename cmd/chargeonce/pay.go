@@ -202,12 +202,12 @@ func (p *paying) run(ctx context.Context) (err error) {
 		Place: p.place, Digester: digester, Waits: func(w batch.Wait) { p.tell("%s", waitText(w)) },
 	}
 	stop := work.Do(signals.start, signals.calls)
-	// Every outcome that was received is stored before the program ends, unless somebody asks for the end three times: then
-	// the attempts concerned are open in the database, and the next run goes on with them.
-	closed := client.Close(signals.storing)
-	ended := p.end(stop)
+	// Every outcome that was received is stored before the program ends, or the attempts concerned are open in the database, and
+	// the next run goes on with them.
+	closed := p.closeWhenStored(client, signals, p.settings.timings.giveUpAfter)
+	ended := p.end(stop, closed == nil)
 	if closed != nil {
-		return exitWith(exitUnknown, fmt.Errorf("%w; run the same command again when the database can be written", closed))
+		return closed
 	}
 	return ended
 }
@@ -275,7 +275,7 @@ func (p *paying) interrupted(n int) {
 }
 
 // end writes the totals and says with which code the program ends.
-func (p *paying) end(stop *batch.Stop) error {
+func (p *paying) end(stop *batch.Stop, stored bool) error {
 	p.progress.clear()
 	code := p.totals.code(stop)
 	if err := p.writeTotals(); err != nil {
@@ -288,7 +288,7 @@ func (p *paying) end(stop *batch.Stop) error {
 		p.tell("%s more refused, see the results", plural(p.shown-refusedShown, "row"))
 	}
 	if stop != nil {
-		p.tell("%s", stopText(stop))
+		p.tell("%s", stopText(stop, stored))
 	}
 	p.tell("%s", p.totals.line())
 	if text := p.totals.unsent(stop); text != "" {
@@ -326,14 +326,19 @@ func (p *paying) tellOpen() {
 	}
 }
 
-func stopText(stop *batch.Stop) string {
+// stopText says why a run has ended before its file did. stored: every outcome is.
+func stopText(stop *batch.Stop, stored bool) string {
 	switch stop.Kind {
 	case batch.StopInterrupted:
 		return "interrupted; the rows behind were not begun. Run the same command again to go on: nothing is paid twice"
 	case batch.StopProvider, batch.StopUnreachable, batch.StopUnreadable:
 		return fmt.Sprintf("stopped: %v", stop.Err)
 	}
-	return fmt.Sprintf("stopped: %v. Every outcome is in the database; run the same command again to go on", stop.Err)
+	text := fmt.Sprintf("stopped: %v", stop.Err)
+	if stored {
+		text += ". Every outcome is in the database; run the same command again to go on"
+	}
+	return text
 }
 
 // writeTotals ends the output: the totals are a part of a table, and talk beside JSON.

@@ -56,6 +56,8 @@ type timings struct {
 
 	askWaits                      []time.Duration
 	askFor, watchFor, refundGrace time.Duration
+
+	giveUpAfter time.Duration // 0: never
 }
 
 // reconcileSettings are those of reconcile alone.
@@ -76,6 +78,11 @@ type standardSettings struct {
 	noLookup      bool
 }
 
+// defaultGiveUpAfter is for how long the end of a run waits for a database that does not take what was learnt. It outlasts the
+// restart or the failover of a server, and a run that a scheduler has started does not stand for a night without anybody knowing.
+// Giving up charges nothing twice: the attempts are open in the database, and the next run asks, or sends again under the key.
+const defaultGiveUpAfter = 10 * time.Minute
+
 // defaults are the settings of a run about which nothing is said. A batch waits for a breaker instead of failing rows, so its
 // breaker opens later than a service's: at half of the requests failing.
 func defaults() settings {
@@ -84,7 +91,7 @@ func defaults() settings {
 		timings: timings{
 			send: 3 * time.Second, call: 10 * time.Second, retries: 3, firstWait: time.Second, maxWait: 5 * time.Second,
 			record: 5 * time.Second, minAge: 2 * time.Minute, preparedAfter: 24 * time.Hour,
-			askFor: attempt.DefaultAskFor, watchFor: attempt.DefaultWatchFor,
+			askFor: attempt.DefaultAskFor, watchFor: attempt.DefaultWatchFor, giveUpAfter: defaultGiveUpAfter,
 		},
 		reconcile: reconcileSettings{lateMoney: reconcile.LateRefund, every: reconcile.DefaultEvery, listFrom: reconcile.DefaultListFrom},
 		breaker:   payclient.BreakerConfig{FailurePercent: 50, MinRequests: 100, Period: time.Minute, OpenFor: 15 * time.Second},
@@ -202,6 +209,13 @@ var allSettings = []setting{
 			return nil
 		}
 		return duration(func(s *settings) *time.Duration { return &s.timings.watchFor })(s, text)
+	}},
+	{key: "timings.give_up_after", help: "how long the end of a run waits for the database to take what was learnt, or never: it waits without limit", set: func(s *settings, text string) error {
+		if text == "never" {
+			s.timings.giveUpAfter = 0
+			return nil
+		}
+		return duration(func(s *settings) *time.Duration { return &s.timings.giveUpAfter })(s, text)
 	}},
 	{key: "timings.refund_grace", help: "how long surplus money stays before it is given back", set: zeroOrDuration(func(s *settings) *time.Duration { return &s.timings.refundGrace })},
 

@@ -50,8 +50,8 @@ func (a *app) working(cmd *cobra.Command, do func(w *work) error) (err error) {
 	}
 	defer func() { err = keep(err, client.close()) }()
 	err = do(&work{app: a, settings: s, store: store, client: client, signals: signals})
-	if closed := client.Close(signals.storing); closed != nil {
-		return exitWith(exitUnknown, fmt.Errorf("%w; run the same command again when the database can be written", closed))
+	if closed := a.closeWhenStored(client, signals, s.timings.giveUpAfter); closed != nil {
+		return closed
 	}
 	return err
 }
