@@ -28,6 +28,7 @@ type Migration struct {
 	// started, up to there.
 	Needs     int
 	AppliedAt time.Time // by the server's clock, UTC; zero: not applied
+	Later     bool      // of a later release: this one does not know it, and works on the schema if it knows Needs
 
 	sql string
 }
@@ -293,6 +294,9 @@ func MigrationStatus(ctx context.Context, url string, opts MigrateOptions) (stat
 	err = migrating(ctx, url, &opts, func(c *pgx.Conn, all []Migration) error {
 		applied, _, err := appliedMigrations(ctx, pgxSession{c}, opts.Schema)
 		status = append(applied, notApplied(applied, all)...)
+		for i := range status {
+			status[i].Later = status[i].Number > len(all)
+		}
 		slices.SortFunc(status, func(a, b Migration) int { return a.Number - b.Number })
 		return err
 	})

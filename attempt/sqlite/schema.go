@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +19,7 @@ type Migration struct {
 	Number    int
 	Name      string
 	AppliedAt time.Time // UTC; zero: not applied
+	Later     bool      // of a later release: this one does not know it, and does not work on the database
 }
 
 // MigrationStatus returns all migrations that this release knows, and those beyond that a later one has applied, by number. It
@@ -33,9 +35,15 @@ func MigrationStatus(ctx context.Context, path string) (status []Migration, err 
 	}); err != nil {
 		return nil, err
 	}
-	for _, m := range all[min(len(status), len(all)):] {
-		status = append(status, Migration{Number: m.number, Name: m.name})
+	for i := range status {
+		status[i].Later = status[i].Number > len(all)
 	}
+	for _, m := range all {
+		if !slices.ContainsFunc(status, func(applied Migration) bool { return applied.Number == m.number }) {
+			status = append(status, Migration{Number: m.number, Name: m.name})
+		}
+	}
+	slices.SortFunc(status, func(a, b Migration) int { return a.Number - b.Number })
 	return status, nil
 }
 

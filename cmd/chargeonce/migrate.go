@@ -17,6 +17,7 @@ type migrationRecord struct {
 	Number    int        `json:"number"`
 	Name      string     `json:"name"`
 	AppliedAt *time.Time `json:"applied_at"` // null: not yet
+	Later     bool       `json:"later"`      // of a later release, unknown to this one
 }
 
 var migrationColumns = []column{{name: "NUMBER", width: 6, right: true}, {name: "NAME", width: 32}, {name: "APPLIED"}}
@@ -70,7 +71,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "List all migrations and when they were applied",
 		Long: `List the migrations that this release knows and when each was applied, and those that a
-later release has applied. Nothing is changed.`,
+later release has applied, with whether this one works on such tables. Nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.migrating(cmd, func(ctx context.Context, s settings) error {
@@ -78,7 +79,13 @@ later release has applied. Nothing is changed.`,
 				if err != nil {
 					return err
 				}
-				return a.listMigrations(s, all)
+				if err := a.listMigrations(s, all); err != nil {
+					return err
+				}
+				for _, text := range laterText(all) {
+					a.tell("%s", text)
+				}
+				return nil
 			})
 		},
 	}
@@ -144,7 +151,7 @@ func (a *app) migrating(cmd *cobra.Command, f func(context.Context, settings) er
 func (a *app) listMigrations(s settings, all []postgres.Migration) error {
 	w := newWriter(a.out, s.output, migrationColumns...)
 	for _, m := range all {
-		rec := migrationRecord{Number: m.Number, Name: m.Name, AppliedAt: timeOf(m.AppliedAt)}
+		rec := migrationRecord{Number: m.Number, Name: m.Name, AppliedAt: timeOf(m.AppliedAt), Later: m.Later}
 		err := w.add(rec, func() []string {
 			applied := "no"
 			if rec.AppliedAt != nil {
@@ -157,6 +164,22 @@ func (a *app) listMigrations(s settings, all []postgres.Migration) error {
 		}
 	}
 	return w.close()
+}
+
+// laterText says of the migrations that this release does not know whether it works on such tables.
+func laterText(all []postgres.Migration) (lines []string) {
+	known := 0
+	for _, m := range all {
+		switch {
+		case !m.Later:
+			known++
+		case m.Needs > known:
+			lines = append(lines, fmt.Sprintf("migration %d is of a later release, which has to know %d; this one knows %d and refuses such tables: use a later release", m.Number, m.Needs, known))
+		default:
+			lines = append(lines, fmt.Sprintf("migration %d is of a later release; this one still works on such tables", m.Number))
+		}
+	}
+	return lines
 }
 
 // migrate applies what is missing, and returns it.
@@ -199,7 +222,8 @@ func (d database) migrations(ctx context.Context) (all []postgres.Migration, err
 		return nil, fmt.Errorf("database %w", err)
 	}
 	for _, m := range status {
-		all = append(all, postgres.Migration{Number: m.Number, Name: m.Name, AppliedAt: m.AppliedAt})
+		// SQLite's files have one release at a time: it needs every migration that was applied.
+		all = append(all, postgres.Migration{Number: m.Number, Name: m.Name, Needs: m.Number, AppliedAt: m.AppliedAt, Later: m.Later})
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -59,11 +60,14 @@ func isPostgres(text string) bool {
 	return ok && (scheme == "postgres" || scheme == "postgresql")
 }
 
-// holdsPassword tells whether a PostgreSQL URL holds a password, or cannot be read, so that nobody can tell.
+// passwordIn finds a password in a URL that cannot be read as one.
+var passwordIn = regexp.MustCompile(`(?i)//[^/@\s]*:[^/@\s]*@|[?&](ssl)?password=`)
+
+// holdsPassword tells whether a PostgreSQL URL holds a password.
 func holdsPassword(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil {
-		return true
+		return passwordIn.MatchString(text)
 	}
 	_, has := u.User.Password()
 	return has || u.Query().Has("password") || u.Query().Has("sslpassword")
