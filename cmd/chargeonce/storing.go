@@ -79,7 +79,7 @@ func (s *storing) warn() {
 	left := s.client.NotRecorded()
 	what := "what is under way has not ended yet: waiting for it " + s.howLong()
 	if len(left) > 0 {
-		what = fmt.Sprintf("%s not in the database yet, which says: %s. Waiting for it %s", pluralIs(len(left), "outcome"), databaseSays(left), s.howLong())
+		what = fmt.Sprintf("%s not in the database yet (it says: %s). Waiting for it %s", pluralIs(len(left), "outcome"), databaseSays(left), s.howLong())
 	}
 	does := "An interrupt now gives up: "
 	if !s.interrupted {
@@ -142,7 +142,7 @@ func (s *storing) end(err, cause error) error {
 		names = append(names, name)
 	}
 	return exitWith(exitUnknown, fmt.Errorf("given up, %s: what was learnt, and may be printed above, is not known to be in the database for %s: %s. They stay open there, "+
-		"and the next run asks again or sends again under the same key, which charges nothing twice. The database says: %s. Run the same command again when it can be written",
+		"and the next run asks again or sends again under the same key, which charges nothing twice. Run the same command again when the database can be written (it says: %s)",
 		why, pluralOf(len(left), "attempt", "attempts"), strings.Join(names, ", "), databaseSays(left)))
 }
 
