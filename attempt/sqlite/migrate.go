@@ -77,6 +77,11 @@ func migrate(s session, now time.Time, made draft) error {
 	for _, m := range all[have:] {
 		if m.number > drafted {
 			if err := s.exec1(m.sql); err != nil {
+				if text := err.Error(); strings.Contains(text, "duplicate column name") || strings.Contains(text, "already exists") {
+					err = fmt.Errorf("nothing was changed: what it makes is there although it is not noted as applied: was its note removed? "+
+						"Where `chargeonce migrate validate` finds nothing amiss but the number, note it: "+
+						"INSERT INTO chargeonce_migrations (number, name, applied_at) VALUES (%d, '%s', 0): %w", m.number, m.name, err)
+				}
 				return fmt.Errorf("migration %s: %w", m.name, err)
 			}
 		}
@@ -103,10 +108,34 @@ func isCurrent(s session) (bool, error) {
 		return false, err
 	}
 	have, err := schemaNumber(s)
-	if err == nil && have > len(all) {
-		err = tooNew(have, len(all))
+	switch {
+	case err != nil:
+		return false, err
+	case have > len(all):
+		return false, tooNew(have, len(all))
+	case have < len(all):
+		return false, nil
 	}
-	return have == len(all), err
+	return true, checkTables(s)
+}
+
+// remedyForDamage: what the tables held is what keeps a payment from being made twice.
+const remedyForDamage = "was it dropped, or restored in part? `chargeonce migrate validate` lists all that is amiss. " +
+	"Bring the database back from a backup before anything is paid; where nothing was ever paid, begin with a new file"
+
+// checkTables fails where a table is missing in a database that is noted as up to date.
+func checkTables(s session) error {
+	var missing []string
+	err := s.query1(`SELECT value FROM json_each('["slots","attempts","events","notes","relays","outbox"]')
+		WHERE 'chargeonce_' || value NOT IN (SELECT name FROM sqlite_schema WHERE type = 'table')`, func(row []driver.Value) error {
+		d := decoder{values: row}
+		missing = append(missing, "chargeonce_"+d.text("value"))
+		return d.err
+	})
+	if err != nil || missing == nil {
+		return err
+	}
+	return fmt.Errorf("%s: missing in a database where it was made: %s", strings.Join(missing, ", "), remedyForDamage)
 }
 
 func tooNew(have, known int) error {

@@ -71,7 +71,7 @@ func MigrationSQL(after int) (string, error) {
 }
 
 // Validate looks whether a file's schema is as this release needs it: its number, and every table and index. It reports all that
-// is amiss at once, and changes nothing.
+// is amiss at once, with what to do about it, and changes nothing.
 func Validate(ctx context.Context, path string) error {
 	sqlOfAll, err := MigrationSQL(0)
 	if err != nil {
@@ -99,20 +99,29 @@ func Validate(ctx context.Context, path string) error {
 			return fmt.Errorf("%s: there is no such database", path)
 		}
 		applied, err := readApplied(ctx, db)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case len(applied) > len(known):
-			return tooNew(len(applied), len(known))
-		case len(applied) < len(known):
-			return fmt.Errorf("the database has schema %d and this release needs %d: bring it up with `chargeonce migrate up`, or sqlite.Open",
-				len(applied), len(known))
 		}
+		number := 0
+		if len(applied) > 0 {
+			number = applied[len(applied)-1].Number
+		}
+		if number > len(known) {
+			return tooNew(number, len(known))
+		}
+		var errs []error
+		for _, m := range known {
+			if !slices.ContainsFunc(applied, func(a Migration) bool { return a.Number == m.Number }) {
+				errs = append(errs, fmt.Errorf("the database has schema %d and this release needs %d: bring it up with `chargeonce migrate up`, or sqlite.Open",
+					m.Number-1, len(known)))
+				break
+			}
+		}
+		behind := len(errs) > 0
 		have, err := readShape(ctx, db)
 		if err != nil {
 			return err
 		}
-		var errs []error
 		for _, name := range want.names {
 			switch is, ok := have.is[name]; {
 			case !ok:
@@ -120,6 +129,9 @@ func Validate(ctx context.Context, path string) error {
 			case is != want.is[name]:
 				errs = append(errs, fmt.Errorf("%s is %s, want %s", name, is, want.is[name]))
 			}
+		}
+		if len(errs) > 0 && !behind {
+			errs = append(errs, errors.New(remedyForDamage))
 		}
 		return errors.Join(errs...)
 	})

@@ -2,10 +2,13 @@ package sqlite
 
 import (
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chargeonce/chargeonce/attempt"
 )
 
 // What the migrations would do, what they have done, and whether it is still there.
@@ -82,6 +85,67 @@ func TestSchemaIsTold(t *testing.T) {
 	for _, after := range []int{-1, last + 1} {
 		if _, err := MigrationSQL(after); err == nil {
 			t.Errorf("the SQL after migration %d", after)
+		}
+	}
+}
+
+// A database that somebody has taken something out of is refused with what is missing and what to do: what its tables held is what keeps a
+// payment from being made twice, so that nothing is made anew in silence.
+func TestDamagedSchema(t *testing.T) {
+	const backup = "from a backup before anything is paid"
+	for name, c := range map[string]struct {
+		damage         string
+		open, validate []string
+	}{
+		"a table": {"DROP TABLE chargeonce_notes",
+			[]string{"chargeonce_notes: missing", "migrate validate", backup}, []string{"chargeonce_notes.scope is missing", backup}},
+		"two tables": {"DROP TABLE chargeonce_events; DROP TABLE chargeonce_relays",
+			[]string{"chargeonce_events, chargeonce_relays: missing"}, []string{"chargeonce_events.version is missing", backup}},
+		"an index": {"DROP INDEX chargeonce_owing", nil, []string{"index chargeonce_owing is missing", backup}},
+		"the note of the last migration": {"DELETE FROM chargeonce_migrations WHERE number = 2",
+			[]string{"nothing was changed", "not noted as applied", "INSERT INTO chargeonce_migrations", "(2, '0002_"}, []string{"has schema 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "x.db")
+			s, err := Open(t.Context(), file, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			db, err := sql.Open("sqlite", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.ExecContext(t.Context(), c.damage); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the first changes nothing
+				s, err = Open(t.Context(), file, Options{})
+				if err == nil {
+					s.Close()
+				} else if !errors.Is(err, attempt.ErrUnavailable) {
+					t.Errorf("Open: %v, want ErrUnavailable", err)
+				}
+				wantSaid(t, "Open", err, c.open)
+				wantSaid(t, "Validate", Validate(t.Context(), file), c.validate)
+			}
+		})
+	}
+}
+
+// wantSaid wants an error that says all that; nothing: no error.
+func wantSaid(t *testing.T, what string, err error, said []string) {
+	t.Helper()
+	if (err != nil) != (said != nil) {
+		t.Errorf("%s: %v, want an error: %t", what, err, said != nil)
+		return
+	}
+	for _, text := range said {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v\nwant it to say %q", what, err, text)
 		}
 	}
 }

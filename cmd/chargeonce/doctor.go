@@ -149,7 +149,11 @@ func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
 		d.problem(exitFatal, "database", err)
 		return nil
 	}
-	d.ok("database", "%s: schema up to date, write-ahead log, synced at each commit", file)
+	if err := s.db.validate(ctx); err != nil {
+		d.problem(exitFatal, "database", err)
+	} else {
+		d.ok("database", "%s: schema up to date, write-ahead log, synced at each commit", file)
+	}
 	d.private("database", file)
 	d.payments(ctx, store)
 	return store
@@ -207,6 +211,10 @@ func (d *diagnosis) provider(s settings) {
 	adapter, err := s.adapter()
 	if err != nil {
 		d.problem(exitProvider, "provider", err)
+		return
+	}
+	s, ok := d.books(s)
+	if !ok {
 		return
 	}
 	caps := adapter.Capabilities()

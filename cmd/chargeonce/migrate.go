@@ -208,7 +208,7 @@ func (d database) migrate(ctx context.Context) (applied []postgres.Migration, er
 			applied = append(applied, after[i])
 		}
 	}
-	return applied, nil
+	return applied, d.validate(ctx)
 }
 
 // migrations lists those that are known, and those that a later release has applied.
