@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -37,7 +38,14 @@ Standard Webhooks says, signed with the secret in --webhook-secret-file (whsec_.
 
 With --report it writes the settlement report of the ledger in --file to standard output
 and ends; chargeonce match --profile fake reads it. pay --provider fake keeps its ledger
-beside the database: chargeonce.db.fake-ledger. GET /_fake/report gives it too.
+beside the database: chargeonce.db.fake-ledger; with a PostgreSQL database it is
+chargeonce.fake-ledger in the folder where the command is started, and CHARGEONCE_FAKE_LEDGER
+names another file. GET /_fake/report gives it too.
+
+A ledger has an id, which GET /_fake/id tells and pay --provider fake takes for the
+environment of its payments: what one ledger knows, another is never asked about. A copy of
+the file has the same id. At http://127.0.0.1:8089/_fake/books/ID it answers for the ledger
+of that id only, and with 421 where it has another one.
 
 Modes:
 ` + modesText() + `
@@ -130,6 +138,30 @@ func (a *app) fakeReport(file, from, to string) (err error) {
 	}
 	defer func() { err = keep(err, p.Close()) }()
 	return fatal(p.WriteReport(a.out, o))
+}
+
+// books looks at the fake provider's books, and makes none. It returns the settings with the environment that a payment would have.
+func (d *diagnosis) books(s settings) (_ settings, ok bool) {
+	if s.provider != providerFake {
+		return s, true
+	}
+	const subject = "provider"
+	file := s.fakeLedgerFile()
+	id, err := fakeprovider.ReadID(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.note(subject, "fake, its books %s: not there yet; the first command that pays or asks makes them, and knows no payment", file)
+		s.environment = orElse(s.environment, "named for its books")
+		return s, true
+	case err == nil:
+		s, err = s.atBooks(id)
+	}
+	if err != nil {
+		d.problem(exitProvider, subject, err)
+		return s, false
+	}
+	d.ok(subject, "fake, its books %s", file)
+	return s, true
 }
 
 // fakeModes are the modes of the fake provider, and what they mean to whoever pays there.

@@ -127,6 +127,9 @@ func (s settings) place() (attempt.Place, error) {
 	if err != nil {
 		return attempt.Place{}, err
 	}
+	if s, err = s.atBooksFound(); err != nil {
+		return attempt.Place{}, err
+	}
 	cfg := s.clientConfig(adapter, s.url)
 	return attempt.Place{Provider: adapter.Capabilities().Name, Account: cfg.ProviderAccount, Environment: cfg.Environment}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -75,8 +76,8 @@ func (s settings) clientConfig(adapter payclient.Provider, baseURL string) paycl
 	environment := s.environment
 	switch {
 	case environment != "":
-	case s.provider == providerFake:
-		environment = "test" // its address is another one in each run
+	case s.provider == providerFake: // its address is another one in each run, and its books are not read yet: see atBooks
+		environment = environmentWithoutID
 	default:
 		environment = addressOf(baseURL)
 	}
@@ -132,6 +133,9 @@ func (s settings) check() error {
 			errs = append(errs, errors.New("--url: --provider fake brings its own address, --url is for --provider standard"))
 		}
 		address = "http://127.0.0.1"
+		if strings.HasPrefix(s.environment, environmentOfBooks) {
+			errs = append(errs, s.checkBooks())
+		}
 	}
 	cfg := s.clientConfig(adapter, address)
 	cfg.Store = new(attempt.Memory) // only to be checked: nothing is kept in it
@@ -157,11 +161,14 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	c := &connection{close: func() error { return nil }}
 	address := s.url
 	if s.provider == providerFake {
-		server, err := a.startFake(ctx, s.fakeLedgerFile())
+		server, err := a.startFake(ctx, s, store)
 		if err != nil {
 			return nil, err
 		}
 		address, c.close = "http://"+server.address, server.end
+		if s, err = s.atBooks(server.id); err != nil {
+			return nil, errors.Join(err, c.close())
+		}
 	}
 	c.config = s.clientConfig(adapter, address)
 	c.config.Store = store
@@ -180,15 +187,80 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	return c, nil
 }
 
+// The environment of payments to the fake provider.
+const (
+	environmentOfBooks   = "fake-" // goes before the id of its books: other books are another place
+	environmentWithoutID = "test"  // of books that an earlier release has begun, which have no id
+)
+
+// atBooks returns the settings with the environment that follows from the fake provider's books, unless one is named. One that
+// names other books is refused: they would be asked about payments that these do not know, and be believed.
+func (s settings) atBooks(id string) (settings, error) {
+	environment := environmentWithoutID
+	if id != "" {
+		environment = environmentOfBooks + id
+	}
+	if s.environment == "" {
+		s.environment = environment
+	}
+	if strings.HasPrefix(s.environment, environmentOfBooks) && s.environment != environment {
+		return s, s.otherBooks(environment)
+	}
+	return s, nil
+}
+
+func (s settings) otherBooks(these string) error {
+	return fmt.Errorf("--environment %s names another fake provider than the one whose books are in %s (%s): nothing was sent. Leave it out, and %s",
+		quoted(s.environment), s.fakeLedgerFile(), these, toOtherBooks)
+}
+
+// checkBooks reports that the environment which is named is of other books than those in the file, before anything is opened.
+func (s settings) checkBooks() error {
+	id, err := fakeprovider.ReadID(s.fakeLedgerFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.otherBooks("which are not there yet")
+	}
+	if err == nil {
+		_, err = s.atBooks(id)
+	}
+	return err
+}
+
+// atBooksFound is atBooks for who asks no provider: the books are looked at only, and must be there to name the environment.
+func (s settings) atBooksFound() (settings, error) {
+	if s.provider != providerFake || s.environment != "" {
+		return s, nil // checked already
+	}
+	id, err := fakeprovider.ReadID(s.fakeLedgerFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("there are no books of a fake provider in %s: %s", s.fakeLedgerFile(), toOtherBooks)
+	}
+	if err != nil {
+		return s, err
+	}
+	return s.atBooks(id)
+}
+
+// toOtherBooks says how a command gets to the fake provider that has a payment.
+const toOtherBooks = "start the command in the folder it was paid in, or name the file in CHARGEONCE_FAKE_LEDGER (fake_ledger in the config file)"
+
 // fakeServer is a fake provider inside this process.
 type fakeServer struct {
 	address string
+	id      string // of its books
 	end     func() error
 }
 
-// startFake starts the fake provider. Where another process has the ledger, it waits for it.
-func (a *app) startFake(ctx context.Context, ledger string) (*fakeServer, error) {
-	server, err := fakeprovider.Listen(fakeprovider.ServerConfig{Listen: "127.0.0.1:0", File: ledger})
+// startFake starts the fake provider. Where another process has the ledger, it waits for it. A new one knows nothing of what is in
+// the store, and that is told.
+func (a *app) startFake(ctx context.Context, s settings, store attempt.Store) (*fakeServer, error) {
+	ledger := s.fakeLedgerFile()
+	begin := func() (*fakeprovider.Server, bool, error) {
+		_, none := fakeprovider.ReadID(ledger) // what is wrong with it, Listen tells
+		server, err := fakeprovider.Listen(fakeprovider.ServerConfig{Listen: "127.0.0.1:0", File: ledger})
+		return server, errors.Is(none, fs.ErrNotExist), err
+	}
+	server, isNew, err := begin()
 	for told := false; errors.Is(err, fakeprovider.ErrInUse); told = true {
 		if !told {
 			a.tell("another run has the fake provider's ledger %s; waiting for it to end", filepath.Base(ledger))
@@ -200,20 +272,45 @@ func (a *app) startFake(ctx context.Context, ledger string) (*fakeServer, error)
 			timer.Stop()
 			return nil, context.Cause(ctx)
 		}
-		server, err = fakeprovider.Listen(fakeprovider.ServerConfig{Listen: "127.0.0.1:0", File: ledger})
+		server, isNew, err = begin()
 	}
 	if err != nil {
 		return nil, err
+	}
+	if isNew {
+		if err := a.tellNewFake(ctx, s, store); err != nil {
+			return nil, errors.Join(err, server.Close())
+		}
 	}
 	// It ends by end, after the client, and not with the context, which an interrupt cancels.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(serving) }()
-	return &fakeServer{address: server.Addr(), end: func() error {
+	return &fakeServer{address: server.Addr(), id: server.Provider().ID(), end: func() error {
 		stop()
 		if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
 	}}, nil
+}
+
+// tellNewFake tells that there is a new fake provider, where somebody may have expected one that is there: beside payments, and in
+// a folder that has nothing to do with the database.
+func (a *app) tellNewFake(ctx context.Context, s settings, store attempt.Store) error {
+	expected := s.db.isPostgres()
+	for _, err := range store.List(ctx, attempt.Filter{Limit: 1}) {
+		if err != nil {
+			return err
+		}
+		expected = true
+	}
+	if expected {
+		file, err := filepath.Abs(s.fakeLedgerFile())
+		if err != nil {
+			file = s.fakeLedgerFile()
+		}
+		a.tell("a new fake provider in %s: it knows no payment", file)
+	}
+	return nil
 }

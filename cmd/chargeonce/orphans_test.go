@@ -26,7 +26,7 @@ func (anyEvent) Verify(http.Header, []byte, time.Time) (string, error) { return 
 func TestEventsWithoutAnAttempt(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "x.db")
 	s := defaults()
-	s.provider = providerFake
+	s.provider, s.environment = providerFake, "test"
 	place, err := s.place()
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestEventsWithoutAnAttempt(t *testing.T) {
 	list := func() (orphans []map[string]any) {
 		t.Helper()
 		var out, talk bytes.Buffer
-		args := []string{"attempts", "orphans", "--db", db, "--provider", "fake", "--output", "json"}
+		args := []string{"attempts", "orphans", "--db", db, "--provider", "fake", "--environment", place.Environment, "--output", "json"}
 		if code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &talk}, nil); code != exitOK {
 			t.Fatalf("ended with code %d: %s", code, &talk)
 		}
@@ -90,7 +90,7 @@ func TestEventsWithoutAnAttempt(t *testing.T) {
 	}
 	var out, talk bytes.Buffer
 	// A charge of an attempt that nobody sent is for a person.
-	if code := run(t.Context(), []string{"reconcile", "--db", db, "--provider", "fake"}, streams{in: strings.NewReader(""), out: &out, err: &talk}, nil); code != exitUnknown {
+	if code := run(t.Context(), []string{"reconcile", "--db", db, "--provider", "fake", "--environment", place.Environment}, streams{in: strings.NewReader(""), out: &out, err: &talk}, nil); code != exitUnknown {
 		t.Errorf("ended with code %d: %s", code, &talk)
 	}
 	if !strings.Contains(talk.String(), "a person has to look: order 1, charge ch_1, 5.00 EUR (nobody sent)") {

@@ -48,11 +48,30 @@ func elsewhere(id string, there, here attempt.Place) string {
 		placeText(there), id, placeText(here), advice(there, here))
 }
 
+// atOtherBooks tells whether two places are fake providers with books of their own. No flag leads from one to the other, and none
+// must call one by the other's name.
+func atOtherBooks(there, here attempt.Place) bool {
+	ofBooks := strings.HasPrefix(there.Environment, environmentOfBooks) || there.Environment == environmentWithoutID
+	return there.Provider == providerFake && here.Provider == providerFake && there.Environment != here.Environment && ofBooks
+}
+
+// wayTo says how a command is made to act at another place.
+func wayTo(there, here attempt.Place) string {
+	if atOtherBooks(there, here) {
+		return "Its books are in another file: " + toOtherBooks
+	}
+	return "Name its place: " + naming(there, here)
+}
+
 // advice says what to do about payments that are open at another place.
 func advice(there, here attempt.Place) string {
 	switch {
+	case atOtherBooks(there, here):
+		return "Settle it with the fake provider that has it, whose books are in another file: " + toOtherBooks
 	case there.Provider != here.Provider:
 		return "Settle it there: " + naming(there, here)
+	case there.Provider == providerFake && there.Environment != here.Environment:
+		return "Settle it there: " + naming(there, here) + ", as long as the books are those that it was paid with"
 	case there.Environment == here.Environment:
 		return "Settle it with the token of that account; or, if this token is only a new one of the same account, add " + naming(there, here)
 	case there.Account == here.Account:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chargeonce/chargeonce/attempt"
@@ -49,9 +50,31 @@ func TestWhatToDoAboutAnotherPlace(t *testing.T) {
 			"Settle it with the old address (--url); or, if the provider has only moved, add --environment b.example/v1"},
 		{attempt.Place{Provider: "standard", Account: "", Environment: "b.example"},
 			"Settle it with the old address (--url) and the old token; or, if only the provider's address and the token have changed, add --environment b.example --provider-account ''"},
+		{attempt.Place{Provider: "fake", Account: "acct_1", Environment: "fake-0123456789abcdef"},
+			"Settle it there: --provider fake --environment fake-0123456789abcdef"},
 	} {
 		if got := advice(c.there, here); got != c.want {
 			t.Errorf("%+v:\n got %s\nwant %s", c.there, got, c.want)
 		}
+	}
+}
+
+// No advice leads to another fake provider by its name: whoever took that would ask the wrong books, and believe them.
+func TestWhatToDoAboutOtherBooks(t *testing.T) {
+	here := attempt.Place{Provider: "fake", Account: "token-1", Environment: "fake-0123456789abcdef"}
+	for _, there := range []attempt.Place{
+		{Provider: "fake", Account: "token-1", Environment: "fake-fedcba9876543210"},
+		{Provider: "fake", Account: "token-1", Environment: "test"},
+		{Provider: "fake", Account: "acct_1", Environment: "fake-fedcba9876543210"},
+	} {
+		for _, text := range []string{advice(there, here), wayTo(there, here)} {
+			if !strings.Contains(text, "start the command in the folder it was paid in, or name the file in CHARGEONCE_FAKE_LEDGER") || strings.Contains(text, "--") {
+				t.Errorf("%+v: %s", there, text)
+			}
+		}
+	}
+	named := attempt.Place{Provider: "fake", Account: "token-1", Environment: "staging"}
+	if got, want := advice(named, here), "Settle it there: --environment staging, as long as the books are those that it was paid with"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

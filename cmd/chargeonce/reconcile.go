@@ -403,10 +403,15 @@ func (s *standing) text(watched bool) string {
 			text += ": --all asks now"
 		}
 	}
-	for _, place := range slices.SortedFunc(maps.Keys(s.places), func(a, b attempt.Place) int { return strings.Compare(placeText(a), placeText(b)) }) {
+	for _, place := range s.sortedPlaces() {
 		text += fmt.Sprintf("; %d at another place, %s, where this command does not ask", s.places[place], placeText(place))
 	}
 	return text
+}
+
+// sortedPlaces are the other places at which something is open.
+func (s *standing) sortedPlaces() []attempt.Place {
+	return slices.SortedFunc(maps.Keys(s.places), func(a, b attempt.Place) int { return strings.Compare(placeText(a), placeText(b)) })
 }
 
 // maxTold bounds how many lines tell what is to be done.
@@ -472,6 +477,9 @@ func (r *reconciling) stand(ctx context.Context) (standing, error) {
 				s.do("a person has to look: order %s, charge %s, %s (%s): attempts resolve %s", a.Slot, d.ChargeID, d.Amount, reasonText(attempt.Reason(d.Why)), a.ID)
 			}
 		}
+	}
+	for _, place := range s.sortedPlaces() {
+		s.do("open or owed at %s. %s", placeText(place), advice(place, r.here))
 	}
 	return s, nil
 }

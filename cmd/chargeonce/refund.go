@@ -276,7 +276,7 @@ func (r *refunding) failed(res payclient.Result, err error) error {
 		return fatal(err)
 	case errors.As(err, &conflict) && conflict.Differs == "provider":
 		there, here := conflict.Attempt.Place(), r.client.Place()
-		err = fmt.Errorf("attempt %s was paid at %s, this command refunds at %s. Name its place: %s", conflict.Attempt.ID, placeText(there), placeText(here), naming(there, here))
+		err = fmt.Errorf("attempt %s was paid at %s, this command refunds at %s. %s", conflict.Attempt.ID, placeText(there), placeText(here), wayTo(there, here))
 	}
 	return r.refuse(withoutCards(err))
 }

@@ -198,8 +198,8 @@ func (r *resolving) chooseCharge(a attempt.Attempt) {
 // ask asks the provider about the attempt and records the answer.
 func (r *resolving) ask(ctx context.Context, store attempt.Store, client *connection, a attempt.Attempt) (attempt.Attempt, error) {
 	if here, there := client.Place(), a.Place(); here != there {
-		return a, provider(fmt.Errorf("attempt %s belongs to %s, this command asks %s: nothing was decided. Name its place (%s), or decide with --offline",
-			a.ID, placeText(there), placeText(here), naming(there, here)))
+		return a, provider(fmt.Errorf("attempt %s belongs to %s, this command asks %s: nothing was decided. %s; or decide with --offline",
+			a.ID, placeText(there), placeText(here), wayTo(there, here)))
 	}
 	if client.Schedule().CannotAsk || a.Status == attempt.StatusPrepared {
 		return a, nil

@@ -81,7 +81,9 @@ processes may pay and reconcile in one PostgreSQL database at once.
 A payment belongs to the provider, the environment and the merchant account to which
 it was sent, and is never sent or replaced elsewhere. The environment is the address
 in --url and the account is the token, as long as --environment and
---provider-account name none.`,
+--provider-account name none; with --provider fake it is fake-ID for the ledger with
+that id. The ledger is beside the SQLite file, or with PostgreSQL chargeonce.fake-ledger in
+the folder where the command is started; fake_ledger names another file.`,
 		Version:       readVersion().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
