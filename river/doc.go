@@ -15,17 +15,35 @@
 //     times are the store's. So a [reconcile.Reconciler] of its own may run beside River, and two jobs for one attempt do no
 //     harm.
 //
-// The store is attempt/postgres, in the database in which River's tables are. [Install] puts a trigger on its attempts once,
-// with the migrations; [AddWorkers] and [Sweep] make the jobs be worked:
+// # Setting it up
+//
+// The store is attempt/postgres, in the database in which River's tables are. This is a module of its own, so that nobody else
+// depends on River:
+//
+//	go get github.com/chargeonce/chargeonce/river
+//
+// Beside a clone of the repository name both modules in the service's go.mod:
+//
+//	replace github.com/chargeonce/chargeonce => ../chargeonce
+//	replace github.com/chargeonce/chargeonce/river => ../chargeonce/river
+//
+// Once for each release, by a role that owns both schemas, in this order: the store's migrations (chargeonce migrate up, or
+// postgres.Migrate), River's own (river migrate-up, or package rivermigrate; https://riverqueue.com/docs/migrations), and [Install], which puts a trigger on
+// the store's attempts; [InstallSQL] is what it runs, for a DBA. In each process [AddWorkers] and [Sweep] make the jobs be worked, once River's client
+// is started:
 //
 //	workers := river.NewWorkers()
 //	err := chargeonceriver.AddWorkers(workers, chargeonceriver.Config{Reconciler: reconciler, Store: store})
 //	...
-//	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+//	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 //		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 8}},
 //		Workers:      workers,
 //		PeriodicJobs: []*river.PeriodicJob{chargeonceriver.Sweep(chargeonceriver.SweepOptions{})},
 //	})
+//	...
+//	err = jobs.Start(ctx) // without it nothing is worked, and the store's own reconciler has to look
+//
+// The example is a whole service, from its migrations to a payment that a job clears up.
 //
 // Two who look at one attempt at the same moment, a job and a pass of a reconciler, may both ask the provider. That costs a
 // question; the answers are both stored and say the same.
