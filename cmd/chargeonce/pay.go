@@ -55,12 +55,17 @@ One result per row goes to standard output, in the file's order. Its outcome is
 
   approved            paid
   declined            refused by the provider, no money moved
-  unknown             money may have moved
+  unknown             money may have moved; with the reason store_unavailable: nothing was
+                      sent by this run, and the database could not be read, so that
+                      nobody can say whether another run has
   contract_violation  an answer that breaks the API's contract; moved says whether money
                       may have moved: no, maybe, yes
   refused             the row itself: nothing was sent for it
   not_sent            no money moved; run again. (The attempt, if there is one, is told as
                       not_paid by chargeonce attempts)
+
+A run that the database fails begins nothing more, and tells of the rows behind as far as
+it can be read: what an earlier run has paid is paid.
 
 In JSON, "existing" says that this run neither sent nor asked for the row, and
 "known_before" that the database knew the payment when the run began. Both: told from an
@@ -72,10 +77,12 @@ attempts list, and its own "id" is empty. A conflict with a payment that is open
 "moved", and counts as unknown in the exit code; so does a cancelled order with one.
 
 Exit codes, where several apply the first one here:
-  5    some unknown, or in conflict with an unknown one: money may have moved; run the same again: it sends again under the
-       same key or asks, and pays nothing twice
+  5    some unknown, or in conflict with an unknown one: money may have moved; or what was
+       learnt could not be stored. Run the same again: it sends again under the same key or
+       asks, and pays nothing twice
   130  interrupted; run the same again to go on
-  1    fatal: the database or the output failed, or the file while it was read
+  1    fatal: the database or the output failed, or the file while it was read. Of rows that
+       are unknown, store_unavailable, this run has sent nothing; run the same again
   4    the provider's configuration or credentials
   7    some rows refused (malformed, in conflict with another payment, of an order that was
        cancelled or whose money was given back, rejected by the provider as malformed) or
@@ -320,6 +327,9 @@ func (p *paying) tellOpen() {
 		}
 		p.tell("%s not settled: money may have moved. chargeonce reconcile asks on, and gives back what turns up", which)
 	}
+	if n := p.totals.unread; n > 0 {
+		p.tell("of %s the database could not be read: this run has sent nothing for them, another one may have. Run the same command again when it can: nothing is paid twice", plural(n, "row"))
+	}
 	if here > 0 {
 		p.tell("%s not settled: money may have moved. Run the same command again: it sends again under the same key or asks, and pays nothing twice",
 			pluralIs(here, "payment"))
@@ -335,6 +345,9 @@ func stopText(stop *batch.Stop, stored bool) string {
 		return fmt.Sprintf("stopped: %v", stop.Err)
 	}
 	text := fmt.Sprintf("stopped: %v", stop.Err)
+	if stop.Kind == batch.StopStore {
+		text = fmt.Sprintf("stopped: the database failed: %v", stop.Err)
+	}
 	if stored {
 		text += ". Every outcome is in the database; run the same command again to go on"
 	}

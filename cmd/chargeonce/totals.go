@@ -20,6 +20,7 @@ type totals struct {
 	existing  int // told from the store
 
 	open      int                   // money may have moved
+	unread    int                   // this run has sent nothing for them, and nobody could read whether another has
 	cancelled int                   // of those, the ones whose order was cancelled
 	places    map[attempt.Place]int // of those, the ones that may be open at another place than this run's
 	provider  int                   // refused for configuration or credentials
@@ -52,6 +53,8 @@ func (t *totals) add(r batch.Result) {
 		t.existing++
 	}
 	switch {
+	case r.Unread():
+		t.unread++
 	case r.Open():
 		t.open++
 		if r.Reason == batch.Cancelled {
@@ -177,7 +180,7 @@ func (t *totals) code(stop *batch.Stop) int {
 		return exitUnknown // nothing hides an unknown
 	case kind == batch.StopInterrupted:
 		return exitInterrupted
-	case kind == batch.StopStore, kind == batch.StopInput, kind == batch.StopOutput:
+	case kind == batch.StopStore, kind == batch.StopInput, kind == batch.StopOutput, t.unread > 0:
 		return exitFatal
 	case kind == batch.StopProvider, t.provider > 0:
 		return exitProvider

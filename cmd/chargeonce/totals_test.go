@@ -27,6 +27,7 @@ func TestExitCodes(t *testing.T) {
 		conflict  = batch.Result{Outcome: batch.Refused, Reason: batch.Conflict, Moved: attempt.MovedMaybe, Standing: new(payclient.Result)}
 		paid      = batch.Result{Outcome: batch.Refused, Reason: batch.AlreadyPaid, Moved: attempt.MovedNo, Standing: new(payclient.Result)}
 	)
+	unread := batch.Result{Outcome: batch.Unknown, Reason: batch.StoreUnavailable, Moved: attempt.MovedMaybe}
 	stop := func(kind batch.StopKind) *batch.Stop { return &batch.Stop{Kind: kind, Err: errors.New("why")} }
 	for _, c := range []struct {
 		name string
@@ -50,6 +51,10 @@ func TestExitCodes(t *testing.T) {
 		{"fatal", []batch.Result{declined}, stop(batch.StopOutput), 1},
 		{"fatal hides no unknown", []batch.Result{unknown}, stop(batch.StopInput), 5},
 		{"fatal: store", nil, stop(batch.StopStore), 1},
+		{"fatal: rows that could not be read, and of which this run has sent nothing", []batch.Result{approved, unread, notSent}, stop(batch.StopStore), 1},
+		{"they hide no unknown", []batch.Result{unread, unknown}, stop(batch.StopStore), 5},
+		{"they are no smaller matter than what is wrong with the provider", []batch.Result{forbidden, unread}, stop(batch.StopProvider), 1},
+		{"interrupted before fatal", []batch.Result{unread}, stop(batch.StopInterrupted), 130},
 		{"stopped by the provider", []batch.Result{notSent}, stop(batch.StopProvider), 4},
 		{"stopped out of reach", []batch.Result{notSent, declined}, stop(batch.StopUnreachable), 7},
 	} {

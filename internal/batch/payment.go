@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,6 +124,9 @@ const (
 
 func (p *payment) result(paid payclient.Result, err error) Result {
 	r := resultOf(p.row, paid, err)
+	if r.Reason == StoreUnavailable {
+		return p.storeFailed(r, err)
+	}
 	r.unsent = r.Existing && !p.sent
 	r.Existing = r.unsent && !p.asked.Load()
 	told := r.Payment
@@ -214,20 +218,94 @@ func (p *payment) mayAsk(paid payclient.Result) bool {
 }
 
 // fromStore tells of a row whose turn did not come by what is known of its slot: what an earlier run has paid is paid, and
-// what is open is open.
-func (p *payment) fromStore(stop *Stop) Result {
-	known, err := p.run.Client.Status(p.calls, p.row.Intent.Slot())
-	switch {
-	case errors.Is(err, attempt.ErrNotFound):
-	case err != nil:
-		return p.result(payclient.Result{}, err)
-	case !known.Open() && known.Outcome == payclient.UnknownOutcome: // nothing of it was executed
-	case p.same(known.Attempt):
-		return p.result(known, nil)
-	case known.Open():
-		return p.result(known, &attempt.ConflictError{Attempt: known.Attempt, Differs: p.differs(known.Attempt)})
+// what is open is open. Of one about which nothing is known, the reason and the message say why it was not begun.
+func (p *payment) fromStore(reason, message string) Result {
+	if p.run.unread.Load() >= unreadLimit {
+		return p.unreadable(errors.New("the database has failed before"))
 	}
-	return p.notBegun(Stopped, fmt.Sprintf("not tried: %v", stop.Err))
+	known, err := p.look(p.calls)
+	if err != nil {
+		return p.unreadable(err)
+	}
+	if r, ok := p.known(known); ok {
+		return r
+	}
+	return p.notBegun(reason, message)
+}
+
+// known tells of a row by how its slot stands; false: nothing of it was executed, by whatever run.
+func (p *payment) known(stands payclient.Result) (Result, bool) {
+	switch {
+	case stands.AttemptID == "", !stands.Open() && stands.Outcome == payclient.UnknownOutcome:
+	case p.same(stands.Attempt):
+		return p.result(stands, nil), true
+	case stands.Open():
+		return p.result(stands, &attempt.ConflictError{Attempt: stands.Attempt, Differs: p.differs(stands.Attempt)}), true
+	}
+	return Result{}, false
+}
+
+// storeFailed tells of a row for which a call has failed with the store, and so has sent nothing. Whether another run has, only a
+// look at the slot can tell that comes after the failure: what was seen before may be old by now.
+func (p *payment) storeFailed(r Result, err error) Result {
+	cut := p.calls.Err() != nil // then it is not the store that has failed
+	why := strings.TrimSuffix(r.Message, nothingSent)
+	if !cut {
+		p.run.stopBy(StopStore, errors.New(why))
+	}
+	stands, readErr := p.look(context.WithoutCancel(p.calls))
+	switch {
+	case readErr == nil:
+	case r.Payment != nil && r.Payment.Open(): // so much is known
+		return r
+	default:
+		return p.unreadable(errors.New(why))
+	}
+	if known, ok := p.known(stands); ok {
+		if known.Message == "" && known.Open() {
+			known.Message = "the database failed: " + why
+		}
+		return known
+	}
+	if cut {
+		return p.notBegun(Interrupted, "interrupted before it was sent")
+	}
+	return p.notBegun(StoreUnavailable, "nothing was sent: "+why)
+}
+
+const (
+	// readTime bounds a look at a slot of which nothing is to be sent any more.
+	readTime = 2 * time.Second
+	// unreadLimit is how many such looks in a row may fail before none is taken any more.
+	unreadLimit = 3
+)
+
+// nothingSent is what package payclient ends an error with of a call that has sent nothing.
+const nothingSent = "; nothing was sent"
+
+// look looks at how the row's slot stands; the zero Result: nothing was ever started there.
+func (p *payment) look(ctx context.Context) (payclient.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	known, err := p.run.Client.Status(ctx, p.row.Intent.Slot())
+	if errors.Is(err, attempt.ErrNotFound) {
+		known, err = payclient.Result{}, nil
+	}
+	if err != nil {
+		p.run.unread.Add(1)
+	} else {
+		p.run.unread.Store(0)
+	}
+	return known, err
+}
+
+// unreadable tells of a row of which this run has sent nothing, and about which nobody can say what another has: never that it is
+// not paid.
+func (p *payment) unreadable(err error) Result {
+	why := strings.TrimPrefix(err.Error(), fmt.Sprintf("order %s: ", p.row.Intent.Slot()))
+	r := p.notBegun(StoreUnavailable, "nothing was sent by this run; whether another run has paid it cannot be read: "+HideCards(why))
+	r.Outcome, r.Moved = Unknown, attempt.MovedMaybe
+	return r
 }
 
 func (p *payment) notBegun(reason, message string) Result {

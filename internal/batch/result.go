@@ -32,7 +32,7 @@ const (
 	Refunded         = "refunded"          // the order was paid and the money given back in full
 	InvalidIntent    = "invalid_intent"    // cannot be a new payment: a withdrawn currency, for instance
 	Elsewhere        = "provider_changed"  // a payment of the order may have been made at another provider, account or environment
-	StoreUnavailable = "store_unavailable" // nobody knows how the payment stands
+	StoreUnavailable = "store_unavailable" // the store failed; where the row is unknown, nobody could read how it stands, see [Result.Unread]
 	Stopped          = "stopped"           // the run was stopped before the row's turn
 	Interrupted      = "interrupted"       // the run was told to end before the row's turn
 )
@@ -68,6 +68,12 @@ type Result struct {
 // in conflict with it.
 func (r Result) Open() bool {
 	return r.Outcome == Unknown || (r.Outcome == Violation || r.Outcome == Refused) && r.Moved != attempt.MovedNo
+}
+
+// Unread tells whether the row is unknown only because the store could not be read: this run has sent nothing for it, and nobody
+// can say whether another has.
+func (r Result) Unread() bool {
+	return r.Outcome == Unknown && r.Reason == StoreUnavailable && r.Payment == nil
 }
 
 // refusedRow tells of a row that the reader refused.

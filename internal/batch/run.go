@@ -63,6 +63,8 @@ type Run struct {
 	pause atomic.Int64 // local Unix nanoseconds: nothing is started before
 	told  atomic.Int64 // local Unix nanoseconds: when it was last told that the breaker is open
 	tally tally
+
+	unread atomic.Int32 // looks at slots in a row that have failed, where nothing is sent any more
 }
 
 // maxWaiting bounds the rows that have begun or ended and are not reported yet, because one before them has not ended.
@@ -88,8 +90,19 @@ type Stop struct {
 	Err  error
 }
 
-// tells says whether the rest of the file is still read, and told of from the store.
-func (s *Stop) tells() bool { return s.Kind <= StopUnreadable }
+// tells says whether the rest of the file is still read, and told of from the store as far as that can be read.
+func (s *Stop) tells() bool { return s.Kind <= StopStore }
+
+// notBegun says why a row was not begun.
+func (s *Stop) notBegun() string {
+	switch s.Kind {
+	case StopStore:
+		return fmt.Sprintf("not begun: the database failed: %v", s.Err)
+	case StopProvider, StopUnreachable, StopUnreadable:
+		return fmt.Sprintf("not tried: %v", s.Err)
+	}
+	return fmt.Sprintf("stopped before its turn: %v", s.Err)
+}
 
 // Do runs. When start is cancelled no further row is begun; calls under way end as they would. When calls is cancelled
 // they end too, and their outcomes are stored all the same.
@@ -98,8 +111,8 @@ func (s *Stop) tells() bool { return s.Kind <= StopUnreadable }
 func (r *Run) Do(start, calls context.Context) *Stop {
 	r.turns = make(chan struct{}, r.Concurrency)
 	if view, err := r.Store.Slot(calls, attempt.Slot{Order: "-"}.WithDefaults()); err != nil {
+		r.began = time.Now() // nothing is begun, so that its clock matters to nobody
 		r.stopBy(StopStore, err)
-		return r.stop.Load()
 	} else {
 		r.began = view.Now
 	}
@@ -213,7 +226,7 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 	stop := r.stop.Load()
 	switch {
 	case stop == nil && start.Err() != nil:
-		e.end(p.notBegun(Interrupted, "interrupted before its turn"))
+		e.end(p.fromStore(Interrupted, "interrupted before its turn"))
 		r.stopBy(StopInterrupted, context.Cause(start))
 		return false
 	case stop == nil:
@@ -228,12 +241,8 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 		return true
 	}
 	p.endTurn()
-	if stop.tells() {
-		e.end(p.fromStore(stop))
-		return true
-	}
-	e.end(p.notBegun(Stopped, fmt.Sprintf("stopped before its turn: %v", stop.Err)))
-	return false
+	e.end(p.fromStore(Stopped, stop.notBegun()))
+	return stop.tells()
 }
 
 // probeTime is how long the rows behind wait for one that may be the first to hear from the provider.

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -61,8 +60,6 @@ func lasting(result Result) (StopKind, error) {
 		return 0, nil
 	}
 	switch result.Reason {
-	case StoreUnavailable:
-		return StopStore, errors.New(result.Message)
 	case string(attempt.ReasonCertificate):
 		return StopProvider, fmt.Errorf("the provider's certificate is not trusted: %s", result.Message)
 	case string(attempt.ReasonRedirected):
