@@ -56,7 +56,7 @@ var (
 	probNotVoidable  = prob{409, "charge_not_voidable", "The charge is not pending"}
 	probRefunded     = prob{400, "charge_already_refunded", "Nothing of the charge is left to refund"}
 	probTooMuch      = prob{400, "refund_too_large", "The refund is larger than what is left of the charge"}
-	probOtherBooks   = prob{421, "other_books", "These are other books than those that were asked for"}
+	probOtherBooks   = prob{410, "other_books", "The books that were asked for are not here"}
 	probClosed       = prob{503, "closed", "The provider is closed"}
 )
 

@@ -27,7 +27,7 @@ import (
 //
 // GET /_fake/id tells it as {"id":"0123456789abcdef"}. The whole API is also
 // under /_fake/books/{id}, for clients that mean these books and no others: of
-// other books every request there is answered with 421 and the code
+// other books every request there is answered with 410 Gone and the code
 // "other_books", and nothing is done.
 func (p *Provider) ID() string {
 	p.mu.Lock()

@@ -201,9 +201,9 @@ func TestAPIOfCertainBooks(t *testing.T) {
 			requests := bank.RequestCount()
 			for _, other := range []string{"0123456789abcdef", "", bank.ID()[:15], bank.ID() + "0"} {
 				c.base = plain + "/_fake/books/" + other
-				want(t, "pay", fmt.Sprint(c.pay("k2", "r2", "tok_visa")), "421")
+				want(t, "pay", fmt.Sprint(c.pay("k2", "r2", "tok_visa")), "410")
 				want(t, "find", c.find("r-"+name).field("code"), "other_books")
-				want(t, "reset", c.do("POST", "/_fake/reset", "", ""), "421")
+				want(t, "reset", c.do("POST", "/_fake/reset", "", ""), "410")
 			}
 			want(t, "requests", bank.RequestCount(), requests)
 			want(t, "charges", charges(bank, "r2"), 0)
@@ -215,5 +215,5 @@ func TestAPIOfCertainBooks(t *testing.T) {
 	if err := bank.Reset(); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "find after a reset", c.find("r-memory"), "421")
+	want(t, "find after a reset", c.find("r-memory"), "410")
 }

@@ -45,7 +45,7 @@ names another file. GET /_fake/report gives it too.
 A ledger has an id, which GET /_fake/id tells and pay --provider fake takes for the
 environment of its payments: what one ledger knows, another is never asked about. A copy of
 the file has the same id. At http://127.0.0.1:8089/_fake/books/ID it answers for the ledger
-of that id only, and with 421 where it has another one.
+of that id only, and with 410 Gone where it has another one.
 
 Modes:
 ` + modesText() + `

@@ -28,37 +28,59 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:8080", "loopback address to listen on")
-	db := flag.String("db", "checkout.db", "where the shop and its payments are kept: a SQLite file, or postgres://user@host/database")
-	books := flag.String("books", "", "file with the fake provider's books (default: beside the SQLite file, or checkout.ledger)")
+	var o options
+	flag.StringVar(&o.listen, "listen", defaultListen, "loopback address to listen on")
+	flag.StringVar(&o.db, "db", "checkout.db", "where the shop and its payments are kept: a SQLite file, or postgres://user@host/database")
+	flag.StringVar(&o.books, "books", "", "file with the fake provider's books (default: beside the SQLite file, or checkout.ledger)")
+	flag.StringVar(&o.bank, "bank", "", "pay at the fake provider of another shop, or of chargeonce fake, at this URL, instead of an own one")
 	flag.Parse()
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, *listen, *db, booksFile(*books, *db), log, func(url string) { fmt.Println("checkout: " + url) }); err != nil {
+	if err := run(ctx, o, log, func(url string) { fmt.Println("checkout: " + url) }); err != nil {
 		log.Error("checkout ends", "error", err)
 		os.Exit(1)
 	}
 }
 
+const defaultListen = "127.0.0.1:8080"
+
+// options are the command's flags.
+type options struct {
+	listen, db string
+	books      string // the file; empty: see booksFile
+	bank       string // a URL; empty: the bank is in this process
+}
+
 // booksFile is the file with the provider's books.
-func booksFile(books, db string) string {
+func (o options) booksFile() string {
 	switch {
-	case books != "":
-		return books
-	case isPostgres(db):
+	case o.books != "":
+		return o.books
+	case isPostgres(o.db):
 		return "checkout.ledger"
 	}
-	return db + ".ledger"
+	return o.db + ".ledger"
 }
 
 // webhookPath is where the provider tells what became of payments.
 const webhookPath = "/webhooks/payments"
 
 // run serves the shop until ctx ends, and then closes what it has opened, the store last. ready is told the shop's URL.
-func run(ctx context.Context, listen, db, books string, log *slog.Logger, ready func(url string)) (err error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+func run(ctx context.Context, o options, log *slog.Logger, ready func(url string)) (err error) {
+	if o.bank != "" {
+		if o.books != "" {
+			return errors.New("-bank and -books: want one of them, the books of another's bank are there")
+		}
+		if o.bank, err = bankAddress(o.bank); err != nil {
+			return err
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w. If another shop is there, this one can pay at its bank: -listen 127.0.0.1:0 -bank http://%s", err, o.listen)
+	}
 	if err != nil {
 		return err
 	}
@@ -68,29 +90,32 @@ func run(ctx context.Context, listen, db, books string, log *slog.Logger, ready 
 	}
 	url := "http://" + listener.Addr().String()
 
-	// The provider, in this process. With a real one, its adapter and address go into Config.Payments, its webhook secret and
-	// its token come from the environment, and this part goes.
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails: https://pkg.go.dev/crypto/rand#Read
 	secret := "whsec_" + base64.StdEncoding.EncodeToString(key)
-	bank, err := fakeprovider.Open(books, fakeprovider.Config{
-		Webhook: fakeprovider.WebhookConfig{URL: url + webhookPath, Secret: secret},
-	})
+	var bank *fakeprovider.Provider // nil: it is another's, and so are its events
+	var payments payclient.Config
+	if o.bank == "" {
+		if bank, err = openBank(o.booksFile(), url+webhookPath, secret); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bank.Close()) }()
+		payments, err = paymentsAt("https://provider.example", bank.ID(), bank.RoundTripper())
+	} else {
+		var id string
+		if id, err = askBank(ctx, o.bank); err != nil {
+			return err
+		}
+		payments, err = paymentsAt(o.bank, id, nil)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bank.Close()) }()
-	adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("demo")})
-	if err != nil {
-		return err
-	}
+	payments.Who = "checkout@" + listener.Addr().String()
 
 	shop, err := Open(ctx, Config{
-		DB: db,
-		Payments: payclient.Config{
-			Provider: adapter, BaseURL: "https://provider.example", Transport: bank.RoundTripper(),
-			ProviderAccount: "demo-shop", Environment: "demo",
-		},
+		DB:            o.db,
+		Payments:      payments,
 		WebhookSecret: secret,
 		ReadEvent:     standard.ReadEvent,
 		Log:           log,
@@ -102,11 +127,14 @@ func run(ctx context.Context, listen, db, books string, log *slog.Logger, ready 
 
 	mux := http.NewServeMux()
 	mux.Handle("/", shop.Handler())
-	mux.Handle("/_fake/", bank) // the provider's books, for the demonstration
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	if bank != nil {
+		mux.Handle("/_fake/", bank) // its books, for the demonstration, and its API for other shops
+		server.ConnContext = bank.ConnContext
 	}
 	serving, fail := context.WithCancelCause(ctx)
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))

@@ -17,8 +17,8 @@ import (
 	"github.com/chargeonce/chargeonce/fakeprovider"
 )
 
-// place is where a shop of a test keeps everything.
-type place struct{ db, books string }
+// place is where a shop of a test keeps everything, or whose bank it pays at.
+type place struct{ db, books, bank string }
 
 // everywhere runs a test with a SQLite file and with a PostgreSQL database, both empty. Where there is no server it skips that,
 // aloud, but never in CI.
@@ -64,12 +64,24 @@ func newDatabase(t *testing.T) string {
 	return u.String()
 }
 
-// Two shops on one database sell side by side, each paid through the provider inside it: nothing is sold twice, and every order that
-// was taken is confirmed and charged once.
+// twoShops starts two shops on one database. The second one pays at the bank of the first.
+func twoShops(t *testing.T, at place) []*service {
+	t.Helper()
+	first := serve(t, at)
+	return []*service{first, serve(t, place{db: at.db, bank: first.url})}
+}
+
+// succeeded counts the charges that a bank holds.
+func succeeded(l fakeprovider.Ledger) int {
+	return len(slices.DeleteFunc(l.Charges, func(c fakeprovider.Charge) bool { return c.Status != fakeprovider.Succeeded }))
+}
+
+// Two shops on one database sell side by side and are paid at one bank: nothing is sold twice, and every order that was taken is
+// confirmed and charged once, whichever shop its customer comes back to.
 func TestTwoShopsOfOneDatabase(t *testing.T) { everywhere(t, twoShopsOfOneDatabase) }
 
 func twoShopsOfOneDatabase(t *testing.T, at place) {
-	shops := []*service{serve(t, at), serve(t, place{db: at.db, books: at.books + "2"})}
+	shops := twoShops(t, at)
 	var mu sync.Mutex
 	made := map[int]int{}
 	var orders []string
@@ -84,9 +96,9 @@ func twoShopsOfOneDatabase(t *testing.T, at place) {
 			if status != http.StatusCreated {
 				return
 			}
-			for range 2 { // a double click
+			for click := range 2 { // at both shops
 				customers.Go(func() {
-					if status, v := s.do(t, "POST", "/orders/"+v.Order+"/pay", `{"source":"tok_visa"}`); status != http.StatusOK && status != http.StatusAccepted {
+					if status, v := shops[click].do(t, "POST", "/orders/"+v.Order+"/pay", `{"source":"tok_visa"}`); status != http.StatusOK && status != http.StatusAccepted {
 						t.Errorf("pay order %s: %d %+v", v.Order, status, v)
 					}
 				})
@@ -106,12 +118,7 @@ func twoShopsOfOneDatabase(t *testing.T, at place) {
 			return v.State == StateConfirmed
 		})
 	}
-	charges := 0
-	for _, s := range shops {
-		l := s.ledger(t)
-		charges += len(slices.DeleteFunc(l.Charges, func(c fakeprovider.Charge) bool { return c.Status != fakeprovider.Succeeded }))
-	}
-	if charges != 20 {
+	if charges := succeeded(shops[0].ledger(t)); charges != 20 {
 		t.Errorf("%d charges for 20 orders", charges)
 	}
 }

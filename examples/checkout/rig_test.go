@@ -15,7 +15,6 @@ import (
 
 	"github.com/chargeonce/chargeonce/attempt"
 	"github.com/chargeonce/chargeonce/fakeprovider"
-	"github.com/chargeonce/chargeonce/payclient"
 	"github.com/chargeonce/chargeonce/payclient/standard"
 )
 
@@ -55,16 +54,14 @@ func newRigWith(t *testing.T, fault fakeprovider.Fault) *rig {
 }
 
 func (r *rig) config() Config {
-	adapter, err := standard.New(standard.Config{Token: payclient.NewSecret("test")})
+	payments, err := paymentsAt("https://provider.example", r.bank.ID(), r.bank.RoundTripper())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	cfg := Config{
 		DB: r.file, WebhookSecret: testSecret, ReadEvent: standard.ReadEvent,
-		Payments: payclient.Config{
-			Provider: adapter, BaseURL: "https://provider.example", Transport: r.bank.RoundTripper(), ProviderAccount: "test", Environment: "test",
-		},
-		Log: slog.New(slog.NewTextHandler(r.t.Output(), nil)),
+		Payments: payments,
+		Log:      slog.New(slog.NewTextHandler(r.t.Output(), nil)),
 	}
 	if r.tune != nil {
 		r.tune(&cfg)

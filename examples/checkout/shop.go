@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// DB is where the shop's tables and the attempts are: the name of a SQLite file, or the URL of a PostgreSQL database.
 	DB string
-	// Payments says how to pay, but for the Store, which is the Shop's own.
+	// Payments says how to pay, but for the Store, which is the Shop's own. Its Who names this instance in all histories.
 	Payments payclient.Config
 	// WebhookSecret is what the provider signs its events with, and ReadEvent reads them.
 	WebhookSecret string
@@ -78,12 +78,13 @@ func Open(ctx context.Context, cfg Config) (s *Shop, err error) {
 	if s.events, err = webhook.New(webhook.Config{
 		Store: s.store, Client: s.client,
 		Secrets: []webhook.Secret{webhook.NewSecret(cfg.WebhookSecret)},
-		Read:    cfg.ReadEvent, Logger: cfg.Log,
+		Read:    cfg.ReadEvent, Logger: cfg.Log, Who: cfg.Payments.Who,
 	}); err != nil {
 		return s, err
 	}
 	s.asking, err = reconcile.New(reconcile.Config{
 		Store: s.store, Askers: []reconcile.Asker{s.client}, Logger: cfg.Log,
+		Who:   cfg.Payments.Who,
 		Every: s.every, // a pass that finds nothing costs one read of an index
 		Also:  []func(context.Context) error{s.adopt},
 	})

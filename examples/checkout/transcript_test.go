@@ -208,7 +208,7 @@ func serve(t *testing.T, at place) *service {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
-		ended <- run(ctx, "127.0.0.1:0", at.db, at.books, slog.New(slog.NewTextHandler(t.Output(), nil)), func(url string) { ready <- url })
+		ended <- run(ctx, options{listen: "127.0.0.1:0", db: at.db, books: at.books, bank: at.bank}, slog.New(slog.NewTextHandler(t.Output(), nil)), func(url string) { ready <- url })
 	}()
 	s := &service{}
 	stopped := false
