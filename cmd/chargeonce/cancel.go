@@ -30,7 +30,8 @@ never paid for.
 Exit codes: 0 cancelled, and no money of it is there; 5 cancelled, and money of it may have
 moved or is owed back: see chargeonce reconcile; 1 the database, 2 the command line, 4 the
 provider's configuration; with these three the order is not cancelled.`,
-		Args: cobra.ExactArgs(1),
+		Args:        cobra.ExactArgs(1),
+		Annotations: leavesUndone("nothing was cancelled or sent"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			slot.Order = args[0]
 			slot = slot.WithDefaults()
@@ -67,6 +68,7 @@ type cancelRecord struct {
 var cancelColumns = []column{{name: "ORDER", width: 14}, {name: "MOVED", width: 5}, {name: "ATTEMPT", width: 36}, {name: "DETAIL"}}
 
 func (w *work) cancel(slot attempt.Slot, reason string) error {
+	w.begin()
 	res, err := w.client.CancelOrder(w.signals.calls, slot, reason)
 	switch {
 	case errors.Is(err, attempt.ErrInvalidIntent):

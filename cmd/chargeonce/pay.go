@@ -91,7 +91,8 @@ Exit codes, where several apply the first one here:
   0    all approved
   2    the command line or the settings are wrong, or FILE cannot be opened; nothing was
        sent`,
-		Args: cobra.ExactArgs(1),
+		Args:        cobra.ExactArgs(1),
+		Annotations: leavesUndone("nothing was sent"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.settings(cmd)
 			if err != nil {
@@ -151,7 +152,7 @@ func (p *paying) run(ctx context.Context) (err error) {
 		}
 	}
 	p.seen = oneStream(p.app.out, p.err)
-	p.app = &app{streams: watched, environ: p.environ}
+	p.app = &app{streams: watched, environ: p.environ, begun: p.begun}
 
 	input, err := p.open()
 	if err != nil {
@@ -208,6 +209,7 @@ func (p *paying) run(ctx context.Context) (err error) {
 		BreakerWait: client.config.Breaker.OpenFor, CanAsk: caps.Lookup.ByReference, RetryDeclined: p.retryDeclined,
 		Place: p.place, Digester: digester, Waits: func(w batch.Wait) { p.tell("%s", waitText(w)) },
 	}
+	p.begin()
 	stop := work.Do(signals.start, signals.calls)
 	// Every outcome that was received is stored before the program ends, or the attempts concerned are open in the database, and
 	// the next run goes on with them.

@@ -43,7 +43,8 @@ elsewhere.
 Exit codes: 0 nothing is open and nothing owed; 5 something is, at whatever place; 130
 interrupted, 1 the database or the output (5 goes before both), 2 the command line or the
 settings, 4 the provider's configuration or credentials.`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: leavesUndone("nothing was asked"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.working(cmd, func(w *work) error { return w.reconcile(watch, all) })
 		},
@@ -153,6 +154,7 @@ func (w *work) reconcile(watch, all bool) error {
 	if err != nil {
 		return provider(inOwnWords(err))
 	}
+	w.begin()
 	if watch {
 		w.tell("asking until interrupted")
 		err = engine.Run(w.signals.start)

@@ -44,7 +44,8 @@ command again, or chargeonce reconcile; 7 refused, and nothing was sent (more th
 another amount under the same id, no such charge), or not sent; 1 the database, 2 the
 command line or the settings, 4 the provider's configuration or credentials, or a provider
 that cannot refund.`,
-		Args: cobra.MaximumNArgs(1),
+		Args:        cobra.MaximumNArgs(1),
+		Annotations: leavesUndone("nothing was sent"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				r.slot.Order = args[0]
@@ -99,6 +100,7 @@ func (r *refunding) run() error {
 	settled := began.Add(r.settings.settleFor)
 	claimed := began.Add(r.client.config.CallTimeout + r.client.config.RecordTimeout + claimMargin)
 	told := false
+	r.begin()
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		res, err := r.client.Refund(r.signals.calls, r.refund)
 		until := settled

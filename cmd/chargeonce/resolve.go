@@ -78,7 +78,8 @@ decision is refused if the answer brings news. --offline asks nobody, and needs 
 Exit codes: 0 decided, 1 the database, 2 the command line, 4 the provider's configuration
 or credentials, or it could not be asked, 7 refused, with what is new or possible instead;
 nothing was decided then.`,
-		Args: cobra.ExactArgs(1),
+		Args:        cobra.ExactArgs(1),
+		Annotations: leavesUndone("nothing was decided"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.app, r.id = a, args[0]
 			if err := r.check(cmd); err != nil {
@@ -157,6 +158,7 @@ func (r *resolving) decide(ctx context.Context, store attempt.Store, client *con
 	}
 	r.chooseCharge(now)
 	step := &attempt.Resolve{ID: r.id, Version: now.Version, Who: r.by, Resolution: r.decision, Schedule: schedule}
+	r.begin()
 	err = store.Apply(ctx, step.Step())
 	switch {
 	case errors.Is(err, attempt.ErrNewerEvidence):
@@ -211,6 +213,7 @@ func (r *resolving) ask(ctx context.Context, store attempt.Store, client *connec
 	if !a.ClaimedUntil(view.Now).IsZero() {
 		return a, nil // it is being sent: what is decided says so
 	}
+	r.begin()
 	evidence, err := client.Ask(ctx, a, view.Now)
 	if err == nil && evidence.Lookup != attempt.LookupFound && evidence.Lookup != attempt.LookupNone {
 		err = fmt.Errorf("it gave no usable answer (%s)", evidence.Lookup)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +25,7 @@ type streams struct {
 type app struct {
 	streams
 	environ map[string]string
+	begun   *atomic.Bool // see begin; nil: nobody wants to know
 }
 
 func (a *app) env(name string) (string, bool) {
@@ -33,7 +35,7 @@ func (a *app) env(name string) (string, bool) {
 
 // run runs the program and returns its exit code. environ is as os.Environ gives it.
 func run(ctx context.Context, args []string, s streams, environ []string) int {
-	a := &app{streams: s, environ: make(map[string]string)}
+	a := &app{streams: s, environ: make(map[string]string), begun: new(atomic.Bool)}
 	for _, e := range environ {
 		if name, value, ok := strings.Cut(e, "="); ok {
 			a.environ[name] = value
@@ -44,10 +46,10 @@ func run(ctx context.Context, args []string, s streams, environ []string) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var exit *exitError
 	if err != nil && (!errors.As(err, &exit) || exit.err != nil) {
-		_, _ = fmt.Fprintf(s.err, "chargeonce: %s\n", cleanLines(err.Error()))
+		_, _ = fmt.Fprintf(s.err, "chargeonce: %s\n", cleanLines(a.withUndone(cmd, err.Error())))
 	}
 	return codeOf(err)
 }
