@@ -88,8 +88,8 @@ func (m *matching) run(cmd *cobra.Command) (err error) {
 	if err := errors.Join(err, m.read()); err != nil {
 		return usage(err)
 	}
-	if err := s.check(); err != nil {
-		return provider(err)
+	if err := s.mistakes(); err != nil {
+		return err
 	}
 	m.settings = s
 	if m.options.Place, err = s.place(); err != nil {

@@ -48,8 +48,8 @@ provider is not asked.`,
 			if err != nil {
 				return usage(errors.Join(err, s.check()))
 			}
-			if err := s.check(); err != nil {
-				return provider(err)
+			if err := s.mistakes(); err != nil {
+				return err
 			}
 			place, err := s.place()
 			if err != nil {

@@ -98,8 +98,8 @@ Exit codes, where several apply the first one here:
 			if err != nil {
 				return usage(errors.Join(err, s.check()))
 			}
-			if err := s.check(); err != nil {
-				return provider(err)
+			if err := s.mistakes(); err != nil {
+				return err
 			}
 			p := &paying{app: a, settings: s, file: args[0], retryDeclined: retryDeclined}
 			if p.format, err = fileFormat(args[0], format); err != nil {

@@ -152,7 +152,7 @@ func (w *work) reconcile(watch, all bool) error {
 		Observer: reconcile.Observer{Recorded: r.recorded, Refunded: r.refunded, Failed: r.notDone, Passed: r.passed},
 	})
 	if err != nil {
-		return provider(inOwnWords(err))
+		return usage(inOwnWords(err)) // of what only this command has, nothing is the provider's
 	}
 	w.begin()
 	if watch {

@@ -29,8 +29,8 @@ func (a *app) working(cmd *cobra.Command, do func(w *work) error) (err error) {
 	if err != nil {
 		return usage(errors.Join(err, s.check()))
 	}
-	if err := s.check(); err != nil {
-		return provider(err)
+	if err := s.mistakes(); err != nil {
+		return err
 	}
 	signals := catchInterrupts(cmd.Context(), a.interrupted)
 	defer signals.release()
