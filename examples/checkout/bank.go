@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,12 +36,23 @@ func paymentsAt(address, id string, transport http.RoundTripper) (payclient.Conf
 }
 
 // openBank opens the bank with the books in a file, in this process. It tells events to a URL.
-func openBank(books, eventsTo, secret string) (*fakeprovider.Provider, error) {
+func openBank(books, eventsTo, secret string, log *slog.Logger) (*fakeprovider.Provider, error) {
+	_, none := fakeprovider.ReadID(books) // what is wrong with them, Open tells
 	bank, err := fakeprovider.Open(books, fakeprovider.Config{Webhook: fakeprovider.WebhookConfig{URL: eventsTo, Secret: secret}})
 	if errors.Is(err, fakeprovider.ErrInUse) {
 		return nil, fmt.Errorf("%w: that of another shop. To pay at its bank, add -bank with the URL that the other shop has printed, like this: -bank %s", err, "http://"+defaultListen)
 	}
-	return bank, err
+	if err != nil {
+		return nil, err
+	}
+	if errors.Is(none, fs.ErrNotExist) {
+		file, err := filepath.Abs(books)
+		if err != nil {
+			file = books
+		}
+		log.Info("a new fake provider: it knows no payment", "books", file)
+	}
+	return bank, nil
 }
 
 // askBank asks for the id of the bank that another shop has, or that chargeonce fake is.

@@ -96,7 +96,7 @@ func run(ctx context.Context, o options, log *slog.Logger, ready func(url string
 	var bank *fakeprovider.Provider // nil: it is another's, and so are its events
 	var payments payclient.Config
 	if o.bank == "" {
-		if bank, err = openBank(o.booksFile(), url+webhookPath, secret); err != nil {
+		if bank, err = openBank(o.booksFile(), url+webhookPath, secret, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, bank.Close()) }()

@@ -30,6 +30,7 @@ func TestTranscript(t *testing.T) {
 
 func playTranscript(t *testing.T, at place, readme string) {
 	s := serve(t, at)
+	other := serve(t, place{db: at.db, bank: s.url})
 	var out strings.Builder
 	commands, patient, inConsole := 0, false, false
 	var command *curl
@@ -40,9 +41,13 @@ func playTranscript(t *testing.T, at place, readme string) {
 		}
 		commands++
 		command.path = orders.here(command.path)
-		answer := orders.learn(command.answer, command.run(t, s.site))
+		on := s.site
+		if command.other {
+			on = other.site
+		}
+		answer := orders.learn(command.answer, command.run(t, on))
 		for end := time.Now().Add(30 * time.Second); patient && !same(command.answer, answer) && time.Now().Before(end); {
-			answer = orders.learn(command.answer, command.run(t, s.site)) // what the next answer waits for happens in its own time
+			answer = orders.learn(command.answer, command.run(t, on)) // what the next answer waits for happens in its own time
 		}
 		if !same(command.answer, answer) && !*update {
 			t.Errorf("$ %s\ngot:\n%s\nwant:\n%s", command.line, answer, command.answer)
@@ -74,15 +79,16 @@ func playTranscript(t *testing.T, at place, readme string) {
 			command = parseCurl(t, rest)
 		case strings.HasPrefix(rest, "sleep "):
 			patient = true
-		case strings.HasPrefix(rest, "shop="):
+		case strings.HasPrefix(rest, "shop="), strings.HasPrefix(rest, "other="):
 		default:
 			t.Fatalf("%q is no command of a transcript", text)
 		}
 		out.WriteString(line)
 	}
-	if commands < 15 {
+	if commands < 20 {
 		t.Errorf("%d commands were run: is this the transcript?", commands)
 	}
+	other.stop()
 	s.stop()
 	if *update {
 		if err := os.WriteFile("README.md", []byte(out.String()), 0o644); err != nil {
@@ -96,6 +102,7 @@ type curl struct {
 	line               string
 	method, path, body string
 	headers            bool
+	other              bool   // at the other shop
 	answer             string // what is printed, as README.md has it
 }
 
@@ -106,6 +113,10 @@ func parseCurl(t *testing.T, line string) *curl {
 	words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)[1:]
 	for i := 0; i < len(words); i++ {
 		path, isURL := strings.CutPrefix(words[i], "$shop")
+		if !isURL {
+			path, isURL = strings.CutPrefix(words[i], "$other")
+			c.other = c.other || isURL
+		}
 		switch {
 		case isURL:
 			c.path = path
