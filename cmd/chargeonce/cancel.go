@@ -28,8 +28,8 @@ in words, and "attempt" has the fields of chargeonce attempts list, null where t
 never paid for.
 
 Exit codes: 0 cancelled, and no money of it is there; 5 cancelled, and money of it may have
-moved or is owed back: see chargeonce reconcile; 1 the database, 2 the command line, 4 the
-provider's configuration; with these three the order is not cancelled.`,
+moved or is owed back: see chargeonce reconcile; 1 the database, 2 the command line or the
+settings, 4 the provider's configuration; with these three the order is not cancelled.`,
 		Args:        cobra.ExactArgs(1),
 		Annotations: leavesUndone("nothing was cancelled or sent"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -67,6 +67,10 @@ One result per row goes to standard output, in the file's order. Its outcome is
 A run that the database fails begins nothing more, and tells of the rows behind as far as
 it can be read: what an earlier run has paid is paid.
 
+What was learnt and could not be stored is stored before the run ends: it waits for the
+database, says so, and gives up after timings.give_up_after (10m, or never). Then the
+payments concerned are open there, and the next run asks or sends again under the same key.
+
 In JSON, "existing" says that this run neither sent nor asked for the row, and
 "known_before" that the database knew the payment when the run began. Both: told from an
 earlier run. Only known_before: begun by an earlier run, and sent again or asked about by
