@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,16 @@ import (
 
 // unstored is a client that cannot store what it has learnt, until a time.
 type unstored struct {
-	left   []payclient.NotRecorded
-	stores time.Time // zero: never
+	mu     sync.Mutex
+	left   []payclient.NotRecorded // guarded by mu
+	stores time.Time               // zero: never
 }
 
-func (u *unstored) NotRecorded() []payclient.NotRecorded { return u.left }
+func (u *unstored) NotRecorded() []payclient.NotRecorded {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.left
+}
 
 func (u *unstored) Close(ctx context.Context) error {
 	var stored <-chan time.Time
@@ -31,6 +37,8 @@ func (u *unstored) Close(ctx context.Context) error {
 	}
 	select {
 	case <-stored:
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		u.left = nil
 		return nil
 	case <-ctx.Done():
