@@ -94,8 +94,12 @@ func (a *app) examine(cmd *cobra.Command, online bool) error {
 	if store != nil {
 		defer func() { _ = store.Close() }() // nothing was written
 	}
-	if err := s.check(); err != nil {
-		d.problem(exitProvider, "provider", err)
+	if err := s.mistakes(); err != nil {
+		subject := "provider"
+		if codeOf(err) == exitUsage {
+			subject = "settings"
+		}
+		d.problem(codeOf(err), subject, err)
 	} else if !s.providerUnknown {
 		d.provider(s)
 		if online {

@@ -206,6 +206,9 @@ func (s *series) run(ctx context.Context) (clean bool) {
 		for _, v := range o.Violations {
 			fmt.Fprintf(s.out, "seed %d BROKEN %s: %s\n", o.Seed, v.Rule, v.Text)
 		}
+		if p := o.Precision; p.Unknown+p.FalseEnds > 0 {
+			fmt.Fprintf(s.out, "seed %d is imprecise: %d non-sends told as unknown, %d false ends\n", o.Seed, p.Unknown, p.FalseEnds)
+		}
 		if len(o.Violations) > 0 && s.mutant == "" && s.keepIn != "" && !known[o.Seed] {
 			file, err := keep(s.keepIn, o)
 			if err != nil {

@@ -13,8 +13,8 @@ type precision struct {
 	Known     int `json:"known"`      // whose answer was no unknown
 	Attempts  int `json:"attempts"`   // payments of which a request left
 	Soon      int `json:"soon"`       // of these, known 5 minutes after the first one
-	NotSent   int `json:"not_sent"`   // calls of which no request left
-	Unknown   int `json:"unknown"`    // of these, told as unknown although nothing else of the attempt had left either
+	NotSent   int `json:"not_sent"`   // calls of an attempt of which no request had been handed to a connection
+	Unknown   int `json:"unknown"`    // of these, told as unknown
 	FalseEnds int `json:"false_ends"` // ends without money beside a charge
 }
 
@@ -25,12 +25,7 @@ func measure(r *records) (p precision) {
 	if !r.profile.mixed {
 		return p
 	}
-	left := make(map[string][]time.Time)
-	for _, w := range r.wires {
-		if w.method == "POST" {
-			left[w.reference] = append(left[w.reference], w.at)
-		}
-	}
+	left, begun := posts(r.wires), posts(r.begun)
 	for _, c := range r.calls {
 		if c.op != "pay" || !c.told() || c.canary || c.err == nil && c.result.Reason == attempt.ReasonInFlight {
 			continue // who finds another call on its way has made none
@@ -40,7 +35,7 @@ func measure(r *records) (p precision) {
 			p.Known++
 		}
 		sent := false
-		for _, at := range left[c.result.Reference] {
+		for _, at := range begun[c.result.Reference] {
 			sent = sent || !at.After(c.ended)
 		}
 		if !sent && c.result.AttemptID != "" {
@@ -69,6 +64,17 @@ func measure(r *records) (p precision) {
 		}
 	}
 	return p
+}
+
+// posts is when what moves money was sent, by reference.
+func posts(wires []wire) map[string][]time.Time {
+	at := make(map[string][]time.Time)
+	for _, w := range wires {
+		if w.method == "POST" {
+			at[w.reference] = append(at[w.reference], w.at)
+		}
+	}
+	return at
 }
 
 func (p *precision) add(q precision) {

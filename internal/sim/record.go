@@ -32,6 +32,7 @@ type records struct {
 	forgotten map[string]time.Time // until when a store was used that has been replaced by an older one, by reference
 
 	calls  []*call
+	begun  []wire // requests that a connection was given, whether or not they left
 	wires  []wire
 	frozen []frozen // which requests left too late
 

@@ -102,6 +102,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		return c.Conn.Write(b)
 	}
 	r.frozen = stood
+	w.begins(r)
 	name := r.method + r.path + r.reference
 	n := w.dice.next("wire", name)
 	if !w.isCalm() {

@@ -504,6 +504,14 @@ func (w *world) sent(r wire) {
 	w.records.wires = append(w.records.wires, r)
 }
 
+// begins notes that a request is handed to a connection: from here on its client cannot know whether it leaves, see [conn.Write].
+func (w *world) begins(r wire) {
+	r.at = time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.records.begun = append(w.records.begun, r)
+}
+
 func (w *world) relayed(e attempt.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
