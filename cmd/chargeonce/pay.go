@@ -83,10 +83,10 @@ attempts list, and its own "id" is empty. A conflict with a payment that is open
 Exit codes, where several apply the first one here:
   5    some unknown, or in conflict with an unknown one: money may have moved; or what was
        learnt could not be stored. Run the same again: it sends again under the same key or
-       asks, and pays nothing twice
+       asks, and pays nothing twice. (For rows with the reason store_unavailable this run has
+       sent nothing, and nobody could read whether another has)
   130  interrupted; run the same again to go on
-  1    fatal: the database or the output failed, or the file while it was read. Of rows that
-       are unknown, store_unavailable, this run has sent nothing; run the same again
+  1    fatal: the database or the output failed, or the file while it was read
   4    the provider's configuration or credentials
   7    some rows refused (malformed, in conflict with another payment, of an order that was
        cancelled or whose money was given back, rejected by the provider as malformed) or

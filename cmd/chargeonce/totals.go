@@ -176,11 +176,11 @@ func (t *totals) code(stop *batch.Stop) int {
 		kind = stop.Kind
 	}
 	switch {
-	case t.open > 0:
+	case t.open+t.unread > 0:
 		return exitUnknown // nothing hides an unknown
 	case kind == batch.StopInterrupted:
 		return exitInterrupted
-	case kind == batch.StopStore, kind == batch.StopInput, kind == batch.StopOutput, t.unread > 0:
+	case kind == batch.StopStore, kind == batch.StopInput, kind == batch.StopOutput:
 		return exitFatal
 	case kind == batch.StopProvider, t.provider > 0:
 		return exitProvider
