@@ -48,7 +48,7 @@ func ReadID(file string) (id string, err error) {
 	none := &fs.PathError{Op: "read", Path: file, Err: fs.ErrNotExist}
 	r := bufio.NewReader(f)
 	b, err := r.ReadBytes('\n')
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return "", none // empty, or torn before anything was answered
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func ReadID(file string) (id string, err error) {
 	}
 	var first line
 	if err := json.Unmarshal(b, &first); err != nil {
-		if _, more := r.Peek(1); more == io.EOF {
+		if _, more := r.Peek(1); errors.Is(more, io.EOF) {
 			return "", none
 		}
 		return "", fmt.Errorf("fake provider's ledger %s: line 1 is damaged: %w", file, err)

@@ -96,7 +96,24 @@ func (s *Shop) CancelOrder(ctx context.Context, id string) (o Order, err error) 
 		return o, errConfirmed
 	}
 	s.askAboutCancelled(ctx, o)
+	s.awaitOthers(ctx, o)
 	return o, nil
+}
+
+// awaitOthers waits a moment for another process that has learnt of the cancellation and voids the payment, so that the customer
+// is told how that ended.
+func (s *Shop) awaitOthers(ctx context.Context, o Order) {
+	for range 40 {
+		res, err := s.client.Status(ctx, o.slot())
+		if err != nil || !res.Open() || res.Attempt.ClaimedUntil(time.Now()).IsZero() {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // askAboutCancelled asks the provider what became of a cancelled order's payment, and voids one that the payer has not

@@ -35,6 +35,7 @@ var tried = map[string]string{
 	"fakeprovider.ParseScript":       "fakeprovider.FuzzParseFault",
 	"fakeprovider.parseForged":       "fakeprovider.FuzzParseFault",
 	"fakeprovider.Provider.readSome": "- takes bytes off a connection, and reads nothing in them",
+	"fakeprovider.ReadID":            "fakeprovider.FuzzReadID",
 	"fakeprovider.readLines":         "- the fake's own ledger file: its journal tests cut it at many places",
 	"fakeprovider.scanObject":        "fakeprovider.FuzzScanObject",
 	"fakeprovider.scanArray":         "fakeprovider.FuzzScanObject",
