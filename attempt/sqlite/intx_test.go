@@ -374,6 +374,61 @@ func TestInTxPollsBehindOutcomes(t *testing.T) {
 	}
 }
 
+// A host that goes away while an outcome that goes before it waits for another process's lock leaves no transaction behind: whoever
+// comes next would wait for that for ever.
+func TestInTxLeavesWhileOutcomesGoBeforeIt(t *testing.T) {
+	path := testFile(t)
+	s := shop(t, path)
+	a := start(t, s, "1001")
+	other := testStore(t, path, Options{})
+	locked, unlock, unlocked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		unlocked <- other.InTx(t.Context(), func(context.Context, *sql.Tx) error {
+			close(locked)
+			<-unlock
+			return nil
+		})
+	}()
+	<-locked
+	ctx, leave := context.WithCancel(t.Context())
+	recorded := make(chan error, 1)
+	outcome := approves(a)
+	polls := 0
+	s.onBusy = func() {
+		switch polls++; polls {
+		case 1: // it is the host's transaction that waits: let an outcome come
+			go func() { recorded <- s.Apply(t.Context(), outcome.Step(&a)) }()
+			queued(s, 2)
+		case 2: // it is the outcome that waits, on behalf of the host
+			leave()
+			close(unlock)
+			if err := <-unlocked; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err := s.InTx(ctx, func(context.Context, *sql.Tx) error {
+		t.Error("the transaction of a host that is gone has begun")
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, attempt.ErrUnavailable) {
+		t.Errorf("InTx: %v", err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		next <- errors.Join(<-recorded, s.InTx(t.Context(), func(context.Context, *sql.Tx) error { return nil }))
+	}()
+	select {
+	case err := <-next:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the writer is held by a transaction that nobody ends")
+	}
+	wantStatus(t, s, a.ID, attempt.StatusApproved, 2)
+}
+
 // Outcomes that wait go before the host's transaction.
 func TestInTxAndOutcomes(t *testing.T) {
 	s := shop(t, testFile(t))

@@ -83,7 +83,10 @@ func (s *Store) beginTx(c *call) (tx *sql.Tx, err error) {
 		}
 		return err
 	})
-	if !s.queue.takeAlone(c) { // it has expired
+	if !s.queue.takeAlone(c) { // it has expired, perhaps while outcomes went before it
+		if err == nil && tx.Rollback() != nil {
+			s.write.drop()
+		}
 		return nil, c.first.err
 	}
 	return tx, s.unavailable(err)
