@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -13,46 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connectTimeout is for URLs that name none.
-const connectTimeout = 5 * time.Second
-
-// parse reads a URL. chosen: it says itself how statements are executed. Its errors hold no password.
-func parse(url string) (cfg *pgx.ConnConfig, chosen bool, err error) {
-	cfg, err = pgx.ParseConfig(url)
-	if err != nil {
-		return nil, false, fmt.Errorf("the URL cannot be used, want postgres://user@host:port/database: %w", withoutSecrets(err))
-	}
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = connectTimeout
-	}
-	if cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
-		return cfg, true, nil
-	}
-	raw, err := pgconn.ParseConfig(url) // without what pgx makes of it
-	if err != nil {
-		return nil, false, withoutSecrets(err)
-	}
-	_, chosen = raw.RuntimeParams["default_query_exec_mode"]
-	return cfg, chosen, nil
-}
-
 // unprepared is cfg with statements that travel with each execution, so that nothing of them stays on the server.
 func unprepared(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	cfg = cfg.Copy()
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return cfg
-}
-
-// A password may stand behind the user's name, or as a parameter.
-var (
-	userInfo  = regexp.MustCompile(`//[^@/\s]*@`)
-	parameter = regexp.MustCompile(`(?i)(password|sslpassword|passfile)\s*=\s*('(\\.|[^'])*'|[^\s&` + "`" + `]+)`)
-)
-
-// withoutSecrets is the error without what may be a password: pgx leaves it out where it can read the URL, and quotes what it cannot.
-func withoutSecrets(err error) error {
-	text := userInfo.ReplaceAllString(err.Error(), "//...@")
-	return errors.New(parameter.ReplaceAllString(text, "$1=..."))
 }
 
 // server is what a server says of itself when a connection is made.

@@ -40,7 +40,7 @@ func connectError(cfg *pgx.ConnConfig, err error) error {
 	if len(remedies) > 0 {
 		text += ": " + strings.Join(remedies, " ")
 	}
-	clean := withoutSecrets(errors.New(strings.Join(strings.Fields(text), " ")))
+	clean := errors.New(without(strings.Join(strings.Fields(without(text, cfg.Password)), " "), cfg.Password))
 	if why := errors.Join(errorIs(err, context.Canceled), errorIs(err, context.DeadlineExceeded)); why != nil {
 		return fmt.Errorf("connect: %w (%w)", clean, why)
 	}
@@ -122,6 +122,8 @@ func (t try) explainRefusal(cfg *pgx.ConnConfig, e *pgconn.PgError) (what, remed
 		return fmt.Sprintf("the server at %s refuses the role or its password: %s", t.address, e.Message), "look at the URL, PGPASSWORD and ~/.pgpass"
 	case codeInvalidAuthorization:
 		return fmt.Sprintf("the server at %s refuses the role: %s", t.address, e.Message), "is its name right in the URL, and does pg_hba.conf let it in from here?"
+	case codeUndefinedObject: // its message has the parameter's name, which may be the rest of a password with an & in it
+		return fmt.Sprintf("the server at %s does not know a parameter that the URL names", t.address), "is it spelt right? " + escapeRemedy
 	case codeNoDatabase:
 		return fmt.Sprintf("there is no such database on the server at %s: %s", t.address, e.Message), "is its name right in the URL? createdb makes one"
 	}

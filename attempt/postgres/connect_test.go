@@ -79,17 +79,6 @@ func TestConnectErrors(t *testing.T) {
 	})
 }
 
-// nobodyListens is an address of this machine at which nobody listens.
-func nobodyListens(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // listens is the address of somebody who reads what a client says first, answers so, and hangs up.
 func listens(t *testing.T, answer string) string {
 	t.Helper()

@@ -25,6 +25,7 @@ const (
 	codeDuplicateColumn      = "42701"
 	codeDuplicateTable       = "42P07"
 	codeDuplicateObject      = "42710"
+	codeUndefinedObject      = "42704" // a setting too
 	codeInsufficient         = "42501"
 	codeInFailedTransaction  = "25P02"
 	codeFrozen               = "25P03" // idle in a transaction for too long
