@@ -102,7 +102,7 @@ func (t try) explain(cfg *pgx.ConnConfig) (what, remedy string) {
 	case errors.As(t.err, &timeout) && timeout.Timeout(), errors.Is(t.err, context.DeadlineExceeded):
 		return orElse(t.address, "the server") + " does not answer in time", "are host and port right, and does the network let it through? (connect_timeout in the URL waits longer)"
 	case t.noTLS():
-		return "the server at " + t.address + " has no TLS, and the URL demands it", "leave out sslmode, or set the server up for it"
+		return "the server at " + t.address + " has no TLS, and the URL demands it", "set the server up for it; with sslmode=disable all would be sent in clear"
 	case errors.Is(t.err, io.EOF), errors.Is(t.err, io.ErrUnexpectedEOF), errors.Is(t.err, syscall.ECONNRESET):
 		return "what listens at " + t.address + " hangs up", "is that a PostgreSQL server?"
 	}

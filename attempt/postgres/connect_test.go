@@ -50,7 +50,7 @@ func TestConnectErrors(t *testing.T) {
 		"no such role":                {as("ghost"), []string{`refuses the role: role "ghost" does not exist: is its name right`}},
 		"a role that is not let in":   {as("outside"), []string{`refuses the role: pg_hba.conf rejects connection`, "does pg_hba.conf let it in"}},
 		"no such database":            {server.URL("absent"), []string{`there is no such database on the server at`, `database "absent" does not exist`, "createdb"}},
-		"no TLS":                      {"postgres://u:s3cret@" + listens(t, "N") + "/x?sslmode=require", []string{"has no TLS, and the URL demands it: leave out sslmode"}},
+		"no TLS":                      {"postgres://u:s3cret@" + listens(t, "N") + "/x?sslmode=require", []string{"has no TLS, and the URL demands it: set the server up for it"}},
 		"somebody else":               {"postgres://u:s3cret@" + listens(t, "") + "/x?sslmode=disable", []string{"hangs up: is that a PostgreSQL server?"}},
 		"nobody answers":              {"postgres://u:s3cret@" + mute(t) + "/x?sslmode=disable&connect_timeout=1", []string{"does not answer in time: are host and port right"}},
 	} {

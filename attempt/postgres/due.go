@@ -32,7 +32,7 @@ func (s *Store) TakeDue(ctx context.Context, limit int, lease time.Duration, pla
 	var broken error
 	var server time.Time
 	var told moment
-	err := s.general.with(ctx, func(c *conn) error {
+	err := s.asks(ctx, answerLimit, func(ctx context.Context, c *conn) error {
 		queries := []query{{text: text, args: args, row: func(row []any) error {
 			a, _, err := decodeAttempt(row)
 			if err != nil {

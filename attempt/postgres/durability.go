@@ -14,7 +14,7 @@ type Durability struct {
 
 // Durability asks the server. It fails with [attempt.ErrUnavailable].
 func (s *Store) Durability(ctx context.Context) (d Durability, err error) {
-	err = s.ask(ctx, query{
+	err = s.ask(ctx, answerLimit, query{
 		text: "SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names')," +
 			" current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on'",
 		row: func(row []any) error {

@@ -88,7 +88,7 @@ func (s *Store) unavailable(err error) error {
 
 // remedyForDamage: what the tables held is what keeps a payment from being made twice.
 const remedyForDamage = "was it dropped, or restored in part? `chargeonce migrate validate` lists all that is amiss. " +
-	"Bring it back from a backup before anything is paid; where nothing was ever paid, `chargeonce migrate sql` writes what makes it"
+	"Bring it back from a backup before anything is paid; where nothing was ever paid, drop the schema and let `chargeonce migrate up` make it anew"
 
 // explain adds the remedy to an error that names none.
 func (s *Store) explain(err error) error {

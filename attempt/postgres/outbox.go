@@ -53,13 +53,13 @@ func (s *Store) AddRelay(ctx context.Context, relay string) error {
 	if !storable(relay) {
 		return fmt.Errorf("relay %q: the name is no text that PostgreSQL can store", relay)
 	}
-	if err := s.outboxed(ctx, query{text: s.sql.addRelay, args: []any{relay}}); err != nil {
+	if err := s.outboxed(ctx, pageLimit, query{text: s.sql.addRelay, args: []any{relay}}); err != nil {
 		return err
 	}
 	var before map[string]bool
 	for tries := 0; ; tries++ {
 		now := map[string]bool{}
-		err := s.ask(ctx, query{text: s.sql.relayUsers, row: func(row []any) error {
+		err := s.ask(ctx, answerLimit, query{text: s.sql.relayUsers, row: func(row []any) error {
 			d := decoder{values: row}
 			now[d.text("virtualtransaction")] = true
 			return d.err
@@ -85,11 +85,11 @@ func (s *Store) AddRelay(ctx context.Context, relay string) error {
 }
 
 // outboxed runs a statement that changes the outbox.
-func (s *Store) outboxed(ctx context.Context, q query) error {
+func (s *Store) outboxed(ctx context.Context, limit time.Duration, q query) error {
 	if err := s.writable(ctx); err != nil {
 		return err
 	}
-	return s.unavailable(s.general.with(ctx, func(c *conn) error {
+	return s.unavailable(s.asks(ctx, limit, func(ctx context.Context, c *conn) error {
 		if c.explicit {
 			return pgxSession{c}.run(ctx, query{text: begin}, q, query{text: "commit"})
 		}
@@ -102,7 +102,7 @@ func (s *Store) RemoveRelay(ctx context.Context, relay string) error {
 	if !storable(relay) {
 		return s.usable(ctx)
 	}
-	return s.outboxed(ctx, query{text: s.sql.removeRelay, args: []any{relay}})
+	return s.outboxed(ctx, pageLimit, query{text: s.sql.removeRelay, args: []any{relay}})
 }
 
 func noRelay(relay string) error { return fmt.Errorf("relay %q: %w", relay, attempt.ErrNotFound) }
@@ -121,7 +121,7 @@ func (s *Store) TakeUndelivered(ctx context.Context, relay string, limit int, le
 	var holds string // the attempt whose event is damaged
 	known := false
 	args := []any{relay, int64(max(limit, 0)), lease.Microseconds(), s.clock.param()}
-	err := s.outboxed(ctx, query{text: s.sql.take, args: args, row: func(row []any) error {
+	err := s.outboxed(ctx, answerLimit, query{text: s.sql.take, args: args, row: func(row []any) error {
 		known = true
 		if row[1] == nil {
 			return nil
@@ -161,7 +161,7 @@ func (s *Store) Delivered(ctx context.Context, relay, attemptID string, version 
 	}
 	known := false
 	args := []any{relay, attemptID, int64(version), again.Microseconds(), s.clock.param()}
-	err := s.outboxed(ctx, query{text: s.sql.delivered, args: args, row: func([]any) error {
+	err := s.outboxed(ctx, answerLimit, query{text: s.sql.delivered, args: args, row: func([]any) error {
 		known = true
 		return nil
 	}})
@@ -180,7 +180,7 @@ func (s *Store) Lag(ctx context.Context, relay string) (lag attempt.RelayLag, er
 		return lag, noRelay(relay)
 	}
 	known := false
-	err = s.asking(ctx, query{text: s.sql.lag, args: []any{relay}, row: func(row []any) error {
+	err = s.asking(ctx, answerLimit, query{text: s.sql.lag, args: []any{relay}, row: func(row []any) error {
 		known = true
 		d := decoder{values: row, at: 1}
 		lag = attempt.RelayLag{Events: d.count("events"), Oldest: d.time("at")}

@@ -52,7 +52,7 @@ func TestPlans(t *testing.T) {
 		"outcome":       {s.sql.result, append(mustArgs(t, s, known), true), "chargeonce_attempts_pkey"},
 	} {
 		var plan []string
-		err := s.ask(t.Context(), query{text: "EXPLAIN " + c.text, args: c.args, row: func(row []any) error {
+		err := s.ask(t.Context(), answerLimit, query{text: "EXPLAIN " + c.text, args: c.args, row: func(row []any) error {
 			plan = append(plan, fmt.Sprint(row[0]))
 			return nil
 		}})

@@ -11,22 +11,44 @@ import (
 	"github.com/chargeonce/chargeonce/attempt"
 )
 
+// How long a call that is no step waits for the server: one may freeze, or the way to it, without anybody being told.
+const (
+	answerLimit = 10 * time.Second // by an index
+	pageLimit   = 2 * time.Minute  // of what may have to read a whole table
+)
+
+var errNoAnswer = errors.New("no answer from the server")
+
+// asks runs f on a connection outside of all steps, within a limit.
+func (s *Store) asks(ctx context.Context, limit time.Duration, f func(context.Context, *conn) error) error {
+	if s.opts.patience > 0 {
+		limit = s.opts.patience
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := s.general.with(bounded, func(c *conn) error { return f(bounded, c) })
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w for %s: %w", errNoAnswer, limit, err)
+	}
+	return err
+}
+
 // ask runs one statement outside of all steps.
-func (s *Store) ask(ctx context.Context, q query) error {
+func (s *Store) ask(ctx context.Context, limit time.Duration, q query) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return s.unavailable(s.general.with(ctx, func(c *conn) error { return pgxSession{c}.run(ctx, q) }))
+	return s.unavailable(s.asks(ctx, limit, func(ctx context.Context, c *conn) error { return pgxSession{c}.run(ctx, q) }))
 }
 
 // asking runs one statement that changes nothing: it may be repeated as it is. reset undoes what rows have done.
-func (s *Store) asking(ctx context.Context, q query, reset func()) error {
-	err := s.ask(ctx, q)
-	if err == nil || ctx.Err() != nil || !passing(err) || s.ended.Load() {
+func (s *Store) asking(ctx context.Context, limit time.Duration, q query, reset func()) error {
+	err := s.ask(ctx, limit, q)
+	if err == nil || ctx.Err() != nil || !passing(err) || errors.Is(err, errNoAnswer) || s.ended.Load() {
 		return err
 	}
 	reset() // a connection that was dead, a server that has just begun to end
-	return s.ask(ctx, q)
+	return s.ask(ctx, limit, q)
 }
 
 func unknownAttempt(id string) error { return fmt.Errorf("attempt %s: %w", id, attempt.ErrNotFound) }
@@ -40,7 +62,7 @@ func (s *Store) Attempt(ctx context.Context, id string) (a attempt.Attempt, err 
 		return a, unknownAttempt(id)
 	}
 	found := false
-	err = s.asking(ctx, query{text: s.sql.attempt, args: []any{id}, row: func(row []any) (err error) {
+	err = s.asking(ctx, answerLimit, query{text: s.sql.attempt, args: []any{id}, row: func(row []any) (err error) {
 		found = true
 		a, _, err = decodeAttempt(row)
 		return err
@@ -63,7 +85,7 @@ func (s *Store) Slot(ctx context.Context, slot attempt.Slot) (attempt.View, erro
 	var x change
 	var told moment
 	known, asked := s.clock.known(), time.Now()
-	err := s.general.with(ctx, func(c *conn) error {
+	err := s.asks(ctx, answerLimit, func(ctx context.Context, c *conn) error {
 		queries := []query{s.tells(false, &told)}
 		if storable(slot.Order) && storable(slot.Account) && storable(slot.Purpose) {
 			x.found, x.slot = nil, slotRow{}
@@ -86,7 +108,7 @@ func (s *Store) Events(ctx context.Context, id string) (events []attempt.Event, 
 	if !isID(id) {
 		return nil, unknownAttempt(id)
 	}
-	err = s.asking(ctx, query{text: s.sql.events, args: []any{id}, row: func(row []any) error {
+	err = s.asking(ctx, answerLimit, query{text: s.sql.events, args: []any{id}, row: func(row []any) error {
 		e, err := decodeEvent(id, row)
 		events = append(events, e)
 		return err
@@ -157,7 +179,7 @@ func (s *Store) page(ctx context.Context, condition string, args []any) (page []
 		page = append(page, listed{a, seq})
 		return nil
 	}
-	err = s.asking(ctx, q, func() { page, broken = nil, nil })
+	err = s.asking(ctx, pageLimit, q, func() { page, broken = nil, nil })
 	return page, broken, err
 }
 
@@ -212,7 +234,7 @@ func (s *Store) Sent(ctx context.Context, place attempt.Place, from, to time.Tim
 		var page []attempt.Sent
 		for more := true; more; more = len(page) == sentPage {
 			page = page[:0]
-			err := s.asking(ctx, query{text: text, args: []any{last, place.Provider, place.Account, place.Environment, ceiling(from), to}, row: func(row []any) error {
+			err := s.asking(ctx, pageLimit, query{text: text, args: []any{last, place.Provider, place.Account, place.Environment, ceiling(from), to}, row: func(row []any) error {
 				d := decoder{values: row}
 				seq, sent := d.int64("seq"), attempt.Sent{ID: d.text("id"), At: d.time("last_sent_at")}
 				if d.err != nil {
@@ -257,7 +279,7 @@ func (s *Store) Briefs(ctx context.Context, ids, chargeIDs []string) (found []at
 			continue
 		}
 		before := len(found)
-		err := s.asking(ctx, query{text: part.text, args: []any{part.ids}, row: func(row []any) error {
+		err := s.asking(ctx, answerLimit, query{text: part.text, args: []any{part.ids}, row: func(row []any) error {
 			b, err := decodeBrief(row)
 			found = append(found, b)
 			return err
@@ -304,7 +326,7 @@ func (s *Store) Notes(ctx context.Context, f attempt.NoteFilter) (notes []attemp
 		limit = 1000
 	}
 	text := fmt.Sprintf("SELECT id, attempt_id::text, at, data FROM %schargeonce_notes WHERE %s ORDER BY id LIMIT %d", s.sql.schema, condition, limit)
-	err = s.asking(ctx, query{text: text, args: args, row: func(row []any) error {
+	err = s.asking(ctx, answerLimit, query{text: text, args: args, row: func(row []any) error {
 		d := decoder{values: row}
 		n := attempt.Note{Once: attempt.Once{Scope: f.Scope, ID: d.text("id")}, AttemptID: d.optional("attempt_id"), At: d.time("at")}
 		n.Data = d.bytes("data")

@@ -27,7 +27,8 @@ type Options struct {
 	// [attempt.ErrUnavailable].
 	ReadOnly bool
 
-	now func() time.Time // nil but in tests
+	now      func() time.Time // nil but in tests
+	patience time.Duration    // zero but in tests: answerLimit and pageLimit
 }
 
 const (
@@ -103,7 +104,7 @@ func open(ctx context.Context, url string, opts Options) (*Store, error) {
 	outcomes, others := newPool(width, s.connector(cfg, chosen, true)), newPool(width, connect)
 	s.outcomes = newLane(width, outcomes, s.work(outcomes, true))
 	s.others = newLane(width, others, s.work(others, false))
-	if err := s.general.with(ctx, func(c *conn) error { return s.examine(ctx, pgxSession{c}) }); err != nil {
+	if err := s.asks(ctx, answerLimit, func(ctx context.Context, c *conn) error { return s.examine(ctx, pgxSession{c}) }); err != nil {
 		_ = s.Close()
 		return nil, s.explain(err)
 	}
