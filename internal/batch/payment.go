@@ -76,7 +76,7 @@ func (p *payment) pay() Result {
 // Where such a row is to be started anew, or one that was declined, that is for what stood so when the run began: what a run
 // beside this one has learnt since is news to whoever began this one.
 func (p *payment) before(intent *attempt.Intent) (known payclient.Result, done bool, err error) {
-	view, err := p.run.Store.Slot(p.calls, intent.Slot())
+	view, err := p.run.slot(p.calls, intent.Slot())
 	if err != nil || len(view.Attempts) == 0 {
 		return known, false, err
 	}
@@ -142,7 +142,7 @@ func (p *payment) inFlight(paid payclient.Result, err error) bool {
 	if inFlightUntil(paid, err, time.Time{}).IsZero() {
 		return false // no claim at all, whatever the time
 	}
-	view, viewErr := p.run.Store.Slot(p.calls, p.row.Intent.Slot())
+	view, viewErr := p.run.slot(p.calls, p.row.Intent.Slot())
 	return viewErr == nil && !inFlightUntil(paid, err, view.Now).IsZero()
 }
 
@@ -163,7 +163,7 @@ func (p *payment) waitForClaim(until time.Time) bool {
 		if !time.Now().Add(wait).Before(until) || !p.rest(wait) {
 			return false
 		}
-		view, err := p.run.Store.Slot(p.calls, p.row.Intent.Slot())
+		view, err := p.run.slot(p.calls, p.row.Intent.Slot())
 		if err != nil {
 			return false
 		}
@@ -218,31 +218,68 @@ func (p *payment) mayAsk(paid payclient.Result) bool {
 }
 
 // fromStore tells of a row whose turn did not come by what is known of its slot: what an earlier run has paid is paid, and
-// what is open is open. Of one about which nothing is known, the reason and the message say why it was not begun.
+// what is open is open. Of one about which nothing is known, the reason and the message say why it was not begun. It is to be
+// asked when the row is told: another run may send meanwhile.
 func (p *payment) fromStore(reason, message string) Result {
 	if p.run.unread.Load() >= unreadLimit {
 		return p.unreadable(errors.New("the database has failed before"))
 	}
-	known, err := p.look(p.calls)
+	stands, err := p.look()
 	if err != nil {
 		return p.unreadable(err)
 	}
-	if r, ok := p.known(known); ok {
+	if r, ok := p.known(stands); ok {
 		return r
 	}
 	return p.notBegun(reason, message)
 }
 
-// known tells of a row by how its slot stands; false: nothing of it was executed, by whatever run.
+// stillNotSent is a result of a row that was not sent, told some time after it came about: it says what is so now.
+func (p *payment) stillNotSent(r Result) Result {
+	now := p.fromStore(r.Reason, r.Message)
+	if now.Outcome == NotSent {
+		return r
+	}
+	return now
+}
+
+// known tells of a row by how its slot stands, as a run that may send tells it; false: money of no attempt there has moved or may
+// have, and a run that may send would begin one.
 func (p *payment) known(stands payclient.Result) (Result, bool) {
+	a := stands.Attempt
+	came, left := moneyOf(a)
 	switch {
-	case stands.AttemptID == "", !stands.Open() && stands.Outcome == payclient.UnknownOutcome:
-	case p.same(stands.Attempt):
+	case !stands.CancelledAt.IsZero():
+		return p.result(stands, &attempt.CancelledError{Slot: p.row.Intent.Slot(), At: stands.CancelledAt, Attempt: a}), true
+	case stands.AttemptID == "":
+		return Result{}, false
+	case stands.Open() && p.same(a):
 		return p.result(stands, nil), true
 	case stands.Open():
-		return p.result(stands, &attempt.ConflictError{Attempt: stands.Attempt, Differs: p.differs(stands.Attempt)}), true
+		return p.result(stands, &attempt.ConflictError{Attempt: a, Differs: p.differs(a)}), true
+	case came && !left:
+		return p.result(stands, &attempt.RefundedError{Attempt: a}), true
+	case stands.Outcome == payclient.Approved && p.same(a):
+		return p.result(stands, nil), true
+	case left, a.Status == attempt.StatusApproved:
+		return p.result(stands, &attempt.PaidError{Attempt: a}), true
+	case stands.Moved != attempt.MovedNo: // whatever it is, it is no row that was surely not paid
+		return p.result(stands, &attempt.ConflictError{Attempt: a, Differs: p.differs(a)}), true
+	case (a.Status == attempt.StatusDeclined || a.Status == attempt.StatusRejected) && p.same(a):
+		return p.result(stands, nil), true
 	}
 	return Result{}, false
+}
+
+// moneyOf tells whether money has come in for an attempt, and whether some of it is left.
+func moneyOf(a attempt.Attempt) (came, left bool) {
+	for _, c := range a.Charges {
+		if c.Status == attempt.ChargeSucceeded {
+			came = true
+			left = left || c.Refunded < c.Amount.Minor()
+		}
+	}
+	return came, left
 }
 
 // storeFailed tells of a row for which a call has failed with the store, and so has sent nothing. Whether another run has, only a
@@ -253,7 +290,7 @@ func (p *payment) storeFailed(r Result, err error) Result {
 	if !cut {
 		p.run.stopBy(StopStore, errors.New(why))
 	}
-	stands, readErr := p.look(context.WithoutCancel(p.calls))
+	stands, readErr := p.look()
 	switch {
 	case readErr == nil:
 	case r.Payment != nil && r.Payment.Open(): // so much is known
@@ -284,8 +321,9 @@ const (
 const nothingSent = "; nothing was sent"
 
 // look looks at how the row's slot stands; the zero Result: nothing was ever started there.
-func (p *payment) look(ctx context.Context) (payclient.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
+// An interrupt does not end it: that a row is told is what is left to do then.
+func (p *payment) look() (payclient.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.calls), readTime)
 	defer cancel()
 	known, err := p.run.Client.Status(ctx, p.row.Intent.Slot())
 	if errors.Is(err, attempt.ErrNotFound) {

@@ -34,7 +34,8 @@ type Run struct {
 	Client Client
 	Store  Store
 	Rows   Rows
-	// Report is told of each row, in the file's order, by one goroutine. Its error stops the run.
+	// Report is told of each row, in the file's order, by one goroutine. Its first error stops the run; it is told all the same
+	// of what has begun, so that it can count it.
 	Report func(Result) error
 
 	// Concurrency is how many calls may be under way at once; at least 1.
@@ -110,7 +111,7 @@ func (s *Stop) notBegun() string {
 // It returns nil when the whole file was read and every row had its turn, else why that was not so.
 func (r *Run) Do(start, calls context.Context) *Stop {
 	r.turns = make(chan struct{}, r.Concurrency)
-	if view, err := r.Store.Slot(calls, attempt.Slot{Order: "-"}.WithDefaults()); err != nil {
+	if view, err := r.slot(calls, attempt.Slot{Order: "-"}.WithDefaults()); err != nil {
 		r.began = time.Now() // nothing is begun, so that its clock matters to nobody
 		r.stopBy(StopStore, err)
 	} else {
@@ -124,14 +125,23 @@ func (r *Run) Do(start, calls context.Context) *Stop {
 	var failed error
 	for e := range waiting {
 		r.await(e)
-		if failed != nil {
-			continue
-		}
-		if failed = r.Report(e.result); failed != nil {
+		// Also those of which nobody hears any more are counted.
+		if err := r.Report(e.now()); err != nil && failed == nil {
+			failed = err
 			r.stopBy(StopOutput, failed)
 		}
 	}
 	return r.stop.Load()
+}
+
+// readLimit bounds a read of the store by a row that is to be paid. A store that takes so long is as good as away, and whoever waits
+// for the run cannot tell.
+const readLimit = 15 * time.Second
+
+func (r *Run) slot(ctx context.Context, slot attempt.Slot) (attempt.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	return r.Store.Slot(ctx, slot)
 }
 
 func (r *Run) stopBy(kind StopKind, err error) { r.stop.CompareAndSwap(nil, &Stop{kind, err}) }
@@ -141,10 +151,33 @@ type entry struct {
 	done    chan struct{}
 	payment atomic.Pointer[payment] // once it is begun
 	result  Result
+	ended   time.Time
+	look    func() Result // what to tell of a row that was not begun, when it is told; nil: result
+}
+
+// stale is how old a row's result may be that says that nothing was sent, without another look at the store.
+const stale = 500 * time.Millisecond
+
+// now is what is to be told of the row at this moment.
+func (e *entry) now() Result {
+	p := e.payment.Load()
+	switch {
+	case e.look != nil:
+		return e.look()
+	case p != nil && e.result.Outcome == NotSent && time.Since(e.ended) > stale:
+		return p.stillNotSent(e.result)
+	}
+	return e.result
 }
 
 func (e *entry) end(result Result) {
-	e.result = result
+	e.result, e.ended = result, time.Now()
+	close(e.done)
+}
+
+// tellLater ends a row that was not begun: what is told of it is what is so when it is told.
+func (e *entry) tellLater(look func() Result) {
+	e.look = look
 	close(e.done)
 }
 
@@ -226,7 +259,7 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 	stop := r.stop.Load()
 	switch {
 	case stop == nil && start.Err() != nil:
-		e.end(p.fromStore(Interrupted, "interrupted before its turn"))
+		e.tellLater(func() Result { return p.fromStore(Interrupted, "interrupted before its turn") })
 		r.stopBy(StopInterrupted, context.Cause(start))
 		return false
 	case stop == nil:
@@ -241,7 +274,7 @@ func (r *Run) begin(start, calls context.Context, e *entry, row Row) bool {
 		return true
 	}
 	p.endTurn()
-	e.end(p.fromStore(Stopped, stop.notBegun()))
+	e.tellLater(func() Result { return p.fromStore(Stopped, stop.notBegun()) })
 	return stop.tells()
 }
 

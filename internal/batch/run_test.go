@@ -655,7 +655,7 @@ func TestAPaymentOpenElsewhereIsUnknown(t *testing.T) {
 			t.Errorf("stop %v, want that of the provider", stop)
 		}
 		b.want(stopped, nil,
-			"6 contract_violation refused, 1 not_sent stopped, 2 unknown (existing) provider_changed, 5 approved (existing), 7 not_sent stopped")
+			"6 contract_violation refused, 1 refused (existing) already_paid, 2 unknown (existing) provider_changed, 5 approved (existing), 7 not_sent stopped")
 	})
 }
 

@@ -54,7 +54,7 @@ func TestARefusedRowTellsOfWhatStandsApart(t *testing.T) {
 		if stop := stopped.Do(t.Context(), t.Context()); stop == nil || stop.Kind != batch.StopProvider {
 			t.Errorf("stop %v, want that of the provider", stop)
 		}
-		b.want(stopped, nil, "3 contract_violation refused, 2 refused (existing) conflict, 1 not_sent stopped")
+		b.want(stopped, nil, "3 contract_violation refused, 2 refused (existing) conflict, 1 refused (existing) already_paid")
 		if r := stopped.results[1]; !r.Open() || !strings.Contains(r.Message, "another amount") {
 			t.Errorf("%+v; want it open, with another amount", r)
 		}
