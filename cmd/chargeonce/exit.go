@@ -41,6 +41,9 @@ func exitWith(code int, err error) error {
 	if err == nil {
 		return nil
 	}
+	if own := (*exitError)(nil); errors.As(err, &own) { // whoever made it knew better
+		return err
+	}
 	return &exitError{code, err}
 }
 

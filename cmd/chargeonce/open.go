@@ -161,6 +161,11 @@ func (a *app) connect(ctx context.Context, s settings, store attempt.Store, talk
 	c := &connection{close: func() error { return nil }}
 	address := s.url
 	if s.provider == providerFake {
+		if s.environment != "" {
+			if err := s.checkBooks(); err != nil {
+				return nil, usage(err)
+			}
+		}
 		server, err := a.startFake(ctx, s, store)
 		if err != nil {
 			return nil, err
@@ -193,24 +198,24 @@ const (
 	environmentWithoutID = "test"  // of books that an earlier release has begun, which have no id
 )
 
-// atBooks returns the settings with the environment that follows from the fake provider's books, unless one is named. One that
-// names other books is refused: they would be asked about payments that these do not know, and be believed.
+// atBooks returns the settings with the environment of the fake provider's books, which is their id. Any other name is refused,
+// for with it all books would be one place: some would be asked about payments that only others know, and be believed. Books without
+// an id, which only an earlier release has begun, have the name that is given, as they had there.
 func (s settings) atBooks(id string) (settings, error) {
 	environment := environmentWithoutID
 	if id != "" {
 		environment = environmentOfBooks + id
 	}
-	if s.environment == "" {
-		s.environment = environment
-	}
-	if strings.HasPrefix(s.environment, environmentOfBooks) && s.environment != environment {
+	foreign := id != "" || strings.HasPrefix(s.environment, environmentOfBooks)
+	if s.environment != "" && s.environment != environment && foreign {
 		return s, s.otherBooks(environment)
 	}
+	s.environment = orElse(s.environment, environment)
 	return s, nil
 }
 
 func (s settings) otherBooks(these string) error {
-	return fmt.Errorf("--environment %s names another fake provider than the one whose books are in %s (%s): nothing was sent. Leave it out, and %s",
+	return fmt.Errorf("environment %s: not that of the fake provider whose books are in %s (%s), and a fake provider has no other: nothing was sent. Leave it out; to get to another fake provider, %s",
 		quoted(s.environment), s.fakeLedgerFile(), these, toOtherBooks)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,8 +26,12 @@ func (anyEvent) Verify(http.Header, []byte, time.Time) (string, error) { return 
 // What a service has taken and what fits no attempt is listed; once the attempt is there, reconcile takes it up.
 func TestEventsWithoutAnAttempt(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "x.db")
+	books := `{"t":"books","id":"0123456789abcdef"}` + "\n"
+	if err := os.WriteFile(db+".fake-ledger", []byte(books), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s := defaults()
-	s.provider, s.environment = providerFake, "test"
+	s.provider, s.environment = providerFake, "fake-0123456789abcdef"
 	place, err := s.place()
 	if err != nil {
 		t.Fatal(err)

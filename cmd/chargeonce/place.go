@@ -48,17 +48,24 @@ func elsewhere(id string, there, here attempt.Place) string {
 		placeText(there), id, placeText(here), advice(there, here))
 }
 
-// atOtherBooks tells whether two places are fake providers with books of their own. No flag leads from one to the other, and none
-// must call one by the other's name.
+// atOtherBooks tells whether a place is a fake provider with other books than another place has. No flag leads there, and none must call
+// one by another's name.
 func atOtherBooks(there, here attempt.Place) bool {
-	ofBooks := strings.HasPrefix(there.Environment, environmentOfBooks) || there.Environment == environmentWithoutID
-	return there.Provider == providerFake && here.Provider == providerFake && there.Environment != here.Environment && ofBooks
+	return there.Provider == providerFake && (here.Provider != providerFake || there.Environment != here.Environment)
+}
+
+// toBooks says how a command gets to the books of a place, from another.
+func toBooks(here attempt.Place) string {
+	if here.Provider != providerFake {
+		return "name --provider fake, and " + toOtherBooks
+	}
+	return toOtherBooks
 }
 
 // wayTo says how a command is made to act at another place.
 func wayTo(there, here attempt.Place) string {
 	if atOtherBooks(there, here) {
-		return "Its books are in another file: " + toOtherBooks
+		return "Its books are in another file: " + toBooks(here)
 	}
 	return "Name its place: " + naming(there, here)
 }
@@ -67,11 +74,9 @@ func wayTo(there, here attempt.Place) string {
 func advice(there, here attempt.Place) string {
 	switch {
 	case atOtherBooks(there, here):
-		return "Settle it with the fake provider that has it, whose books are in another file: " + toOtherBooks
+		return "Settle it with the fake provider that has it, whose books are in another file: " + toBooks(here)
 	case there.Provider != here.Provider:
 		return "Settle it there: " + naming(there, here)
-	case there.Provider == providerFake && there.Environment != here.Environment:
-		return "Settle it there: " + naming(there, here) + ", as long as the books are those that it was paid with"
 	case there.Environment == here.Environment:
 		return "Settle it with the token of that account; or, if this token is only a new one of the same account, add " + naming(there, here)
 	case there.Account == here.Account:

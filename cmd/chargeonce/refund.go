@@ -101,8 +101,16 @@ func (r *refunding) run() error {
 	claimed := began.Add(r.client.config.CallTimeout + r.client.config.RecordTimeout + claimMargin)
 	told := false
 	r.begin()
+	var sent payclient.Result // what a call of this run has come to that may have sent
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		res, err := r.client.Refund(r.signals.calls, r.refund)
+		switch {
+		case err == nil && res.Open() && !res.Existing:
+			sent = res
+		case err != nil && sent.AttemptID != "" && !r.knows(res):
+			// This call has sent nothing, and says nothing of what an earlier one has.
+			return r.notSettled(sent, err)
+		}
 		until := settled
 		if err == nil && res.Reason == attempt.ReasonInFlight {
 			until = claimed
@@ -122,6 +130,20 @@ func (r *refunding) run() error {
 			timer.Stop()
 		}
 	}
+}
+
+// knows tells whether a result is of the refund, so that it tells how that stands.
+func (r *refunding) knows(res payclient.Result) bool { return res.Attempt.IsRefund() }
+
+// notSettled ends the program for a refund that this run may have sent, and of which no more can be learnt.
+func (r *refunding) notSettled(sent payclient.Result, err error) error {
+	ended := r.end(sent, nil)
+	return exitWith(exitUnknown, fmt.Errorf("%w (%w)", ended, withoutSent(err)))
+}
+
+// withoutSent is an error of a call without that the call has sent nothing, which would be read of the whole command.
+func withoutSent(err error) error {
+	return errors.New(strings.ReplaceAll(withoutCards(err).Error(), "; nothing was sent", ""))
 }
 
 // choose finds the attempt whose money goes back, and reads the amount in its currency.
