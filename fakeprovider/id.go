@@ -40,13 +40,20 @@ func (p *Provider) ID() string {
 // may have them meanwhile. An error that is [fs.ErrNotExist] means that there
 // are no books, and that Open would begin some with an id of their own.
 func ReadID(file string) (id string, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() { // to open a pipe would wait for somebody to write
+		return "", fmt.Errorf("fake provider's ledger %s: no regular file", file)
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	none := &fs.PathError{Op: "read", Path: file, Err: fs.ErrNotExist}
-	r := bufio.NewReader(f)
+	r := bufio.NewReader(io.LimitReader(f, maxFirstLine))
 	b, err := r.ReadBytes('\n')
 	if errors.Is(err, io.EOF) {
 		return "", none // empty, or torn before anything was answered
@@ -71,6 +78,9 @@ func ReadID(file string) (id string, err error) {
 }
 
 const idBytes = 8
+
+// maxFirstLine bounds what is read of a file to learn its id. A line of an earlier release, which has none, is shorter.
+const maxFirstLine = 1 << 20
 
 func newID() string {
 	b := make([]byte, idBytes)

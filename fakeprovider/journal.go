@@ -151,6 +151,9 @@ func kindOf(name string) (uint8, error) {
 
 // openJournal locks the file, reads it into p, and makes it ready to append.
 func openJournal(path string, p *Provider) (_ *journal, err error) {
+	if path, err = resolved(path); err != nil {
+		return nil, err
+	}
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
 		return nil, err
@@ -200,6 +203,24 @@ func openJournal(path string, p *Provider) (_ *journal, err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return j, nil
+}
+
+// resolved is the file that a path leads to, also where that is not there yet: one file has one lock, by whatever links it is
+// reached.
+func resolved(path string) (string, error) {
+	const most = 40 // links, as the kernel has it: path_resolution(7)
+	for range most {
+		target, err := os.Readlink(path)
+		if err != nil { // no link, or nothing there
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			return filepath.Join(dir, filepath.Base(path)), err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return "", errors.New("too many symbolic links")
 }
 
 // readLines returns the lines of the file, how many bytes they take, and

@@ -413,3 +413,40 @@ func TestKill9(t *testing.T) {
 		want(t, key, charges(bank, "r-"+key), 1)
 	}
 }
+
+// One file has one provider, by whatever links it is reached, also where it is not there yet.
+func TestLinksToALedger(t *testing.T) {
+	dir := t.TempDir()
+	file, folder := filepath.Join(dir, "books"), filepath.Join(dir, "folder")
+	if err := os.Symlink("books", filepath.Join(dir, "link")); err != nil {
+		t.Skip("SKIPPED: no symbolic links here:", err)
+	}
+	for _, link := range [][2]string{{"link", filepath.Join(dir, "link of link")}, {".", folder}} {
+		if err := os.Symlink(link[0], link[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := fakeprovider.Open(filepath.Join(dir, "link"), fakeprovider.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(dir, "link of link"), filepath.Join(folder, "books"), filepath.Join(folder, "link")} {
+		if second, err := fakeprovider.Open(path, fakeprovider.Config{}); !errors.Is(err, fakeprovider.ErrInUse) {
+			if err == nil {
+				second.Close()
+			}
+			t.Errorf("%s: %v, want that it is in use", path, err)
+		}
+		if id, err := fakeprovider.ReadID(path); err != nil || id != first.ID() {
+			t.Errorf("%s: %q, %v", path, id, err)
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{os.DevNull, dir} {
+		if id, err := fakeprovider.ReadID(path); err == nil {
+			t.Errorf("%s: %q", path, id)
+		}
+	}
+}

@@ -140,7 +140,10 @@ func (d *diagnosis) private(what, file string) {
 }
 
 func (d *diagnosis) database(ctx context.Context, s settings) attempt.Store {
-	if s.db.isPostgres() {
+	switch {
+	case s.db.unknown():
+		return nil
+	case s.db.isPostgres():
 		return d.postgres(ctx, s)
 	}
 	file := s.db.file

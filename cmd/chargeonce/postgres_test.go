@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -209,6 +210,43 @@ func TestWhatACommitHasWaitedFor(t *testing.T) {
 	} {
 		if got := syncText(tt.setting, tt.standbys); !strings.HasSuffix(got, tt.want) {
 			t.Errorf("%s, standbys %s: %s", strconv.Quote(tt.setting), strconv.Quote(tt.standbys), got)
+		}
+	}
+}
+
+// What was meant to be a PostgreSQL database is never taken for the name of a file: the payments would be made once more in a new
+// one, and a password would be its name. Nor is any of it repeated.
+func TestWhatIsAlmostAPostgresURL(t *testing.T) {
+	for _, text := range []string{
+		"host=db.example user=app password=geheim dbname=shop", "password=geheim", "dbname=shop host=db.example password = geheim", "user=app  PASSWORD='geheim'",
+		"Postgres://app:geheim@db.example/shop", "POSTGRESQL://app:geheim@db.example/shop", "postgres:app:geheim@db.example/shop", "postgres:/app:geheim@db.example/shop",
+		"postgresql+asyncpg://app:geheim@db.example/shop", "postgres//app:geheim@db.example", "mysql://app:geheim@db.example/shop", " postgres://app:geheim@db.example/shop",
+	} {
+		d, err := parseDB(text)
+		if err == nil || !strings.Contains(err.Error(), "postgres://USER@HOST/DATABASE") || strings.Contains(err.Error(), "geheim") || !d.unknown() {
+			t.Errorf("%q: %v, %v", text, d, err)
+		}
+		var out, talk bytes.Buffer
+		for _, command := range []string{"doctor", "pay", "reconcile"} {
+			args := []string{command, "--provider", "fake"}
+			if command == "pay" {
+				args = append(args, "rows.csv")
+			}
+			t.Chdir(t.TempDir())
+			if code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &talk}, []string{"CHARGEONCE_DB=" + text}); code != exitUsage {
+				t.Errorf("%s with %q ended with code %d", command, text, code)
+			}
+			if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
+				t.Errorf("%s with %q has made %v: %v", command, text, left, err)
+			}
+		}
+		if said := out.String() + talk.String(); strings.Contains(said, "geheim") {
+			t.Errorf("%q is repeated: %s", text, said)
+		}
+	}
+	for _, file := range []string{"chargeonce.db", "port.db", "my host.db", "sqlite:postgres.db", "postgres.db", "x/user.db"} {
+		if d, err := parseDB(file); err != nil || d.file == "" {
+			t.Errorf("%q: %v, %v", file, d, err)
 		}
 	}
 }

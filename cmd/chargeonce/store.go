@@ -32,7 +32,10 @@ func (d database) String() string {
 // Format keeps the URL out of every verb.
 func (d database) Format(w fmt.State, _ rune) { _, _ = fmt.Fprint(w, d.String()) } // the printing itself reports what fails
 
-func (d database) isPostgres() bool { return d.file == "" }
+func (d database) isPostgres() bool { return d.url != nil }
+
+// unknown: what was given for it could not be read, which is told where it was.
+func (d database) unknown() bool { return d.file == "" && d.url == nil }
 
 // schemaName is the PostgreSQL schema that is meant.
 func (d database) schemaName() string { return orElse(d.schema, "chargeonce") }
@@ -42,6 +45,9 @@ func parseDB(text string) (database, error) {
 	if isPostgres(text) {
 		place, err := postgres.Describe(text)
 		return database{url: func() string { return text }, place: place}, err
+	}
+	if almostPostgres.MatchString(text) { // not repeated: it may hold a password
+		return database{}, errors.New("want postgres://USER@HOST/DATABASE, written like that, or sqlite:FILE or FILE; a text of keywords (host=... user=...) is not taken")
 	}
 	file, ok := strings.CutPrefix(text, "sqlite:")
 	if scheme, rest, has := strings.Cut(text, ":"); !ok && has && isScheme(scheme) && (len(scheme) > 1 || strings.HasPrefix(rest, "//")) {
@@ -53,6 +59,9 @@ func parseDB(text string) (database, error) {
 	}
 	return database{file: file}, nil
 }
+
+// almostPostgres finds what was meant to lead to a PostgreSQL database, and would be taken for the name of a file.
+var almostPostgres = regexp.MustCompile(`(?i)^\s*"?postgres(ql)?([+:/]|$)|(^|\s)(host|hostaddr|port|dbname|user|password|passfile|service|servicefile|sslmode|sslpassword|options)\s*=`)
 
 // isPostgres tells whether a text is the URL of a PostgreSQL database.
 func isPostgres(text string) bool {
@@ -125,7 +134,7 @@ func (s settings) fakeLedgerFile() string {
 	switch {
 	case s.fakeLedger != "":
 		return s.fakeLedger
-	case s.db.isPostgres():
+	case s.db.isPostgres(), s.db.unknown():
 		return "chargeonce.fake-ledger"
 	}
 	return s.db.file + ".fake-ledger"

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ func openBank(books, eventsTo, secret string, log *slog.Logger) (*fakeprovider.P
 	return bank, nil
 }
 
+// idForm is the form of an id of books, see [fakeprovider.Provider.ID]. It becomes a part of an address.
+var idForm = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
 // askBank asks for the id of the bank that another shop has, or that chargeonce fake is.
 func askBank(ctx context.Context, address string) (id string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -78,6 +82,8 @@ func askBank(ctx context.Context, address string) (id string, err error) {
 	switch err := json.Unmarshal(body, &answer); {
 	case resp.StatusCode != http.StatusOK || err != nil || answer.ID == nil:
 		return "", fmt.Errorf("-bank %s: neither a fake provider nor a shop with one (GET /_fake/id is answered with %s); nothing was sent", address, resp.Status)
+	case *answer.ID != "" && !idForm.MatchString(*answer.ID):
+		return "", fmt.Errorf("-bank %s: no fake provider: the id of its books is none; nothing was sent", address)
 	case *answer.ID == "":
 		return "", fmt.Errorf("-bank %s: its books have no id, an early release has begun them, so that they cannot be told from others; nothing was sent", address)
 	}
