@@ -164,14 +164,21 @@ func (w *work) reconcile(watch, all bool) error {
 	return r.end(err)
 }
 
+// standTime bounds the last look at what is open, of a run that is to end.
+const standTime = 5 * time.Second
+
 // end says with which code the program ends.
 func (r *reconciling) end(err error) error {
 	if closed := r.out.close(); r.failed == nil {
 		r.failed = closed
 	}
 	interrupted := r.signals.start.Err() != nil
+	var unread error
 	if interrupted { // nothing was summed up after the end
-		if last, failed := r.stand(r.signals.calls); failed == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.signals.calls), standTime)
+		defer cancel()
+		var last standing
+		if last, unread = r.stand(ctx); unread == nil {
 			r.last = last
 		}
 	}
@@ -179,6 +186,8 @@ func (r *reconciling) end(err error) error {
 	switch {
 	case r.failed != nil:
 		code, why = exitFatal, fmt.Errorf("write the results: %w", r.failed)
+	case interrupted && r.watch && unread != nil:
+		code, why = exitFatal, fmt.Errorf("interrupted, and what is open could not be read: %w", withoutCards(unread))
 	case interrupted && r.watch: // its way to end
 	case interrupted:
 		code, why = exitInterrupted, errors.New("interrupted; run the same command again to go on: nothing is asked or given back twice")

@@ -215,7 +215,13 @@ var allSettings = []setting{
 			s.timings.giveUpAfter = 0
 			return nil
 		}
-		return duration(func(s *settings) *time.Duration { return &s.timings.giveUpAfter })(s, text)
+		if err := duration(func(s *settings) *time.Duration { return &s.timings.giveUpAfter })(s, text); err != nil {
+			return err
+		}
+		if s.timings.giveUpAfter < time.Second {
+			return fmt.Errorf("%q: want at least 1s, or never", text)
+		}
+		return nil
 	}},
 	{key: "timings.refund_grace", help: "how long surplus money stays before it is given back", set: zeroOrDuration(func(s *settings) *time.Duration { return &s.timings.refundGrace })},
 
