@@ -21,6 +21,7 @@ type inbound struct {
 	tooBig bool
 	conn   string
 	reused bool
+	books  string // the id of the books that are meant; empty: any
 
 	// what scripts look at, filled by look
 	client     string
@@ -155,6 +156,10 @@ func (p *Provider) arrive(in *inbound, c choice) *exchange {
 	p.settle(x.now)
 	if p.closed {
 		x.plan, x.ans = honest, problem(probClosed)
+		return x
+	}
+	if in.books != "" && in.books != p.id { // they were reset meanwhile
+		x.plan, x.ans = honest, problem(probOtherBooks)
 		return x
 	}
 	if x.plan == nil {

@@ -32,7 +32,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	in := &inbound{
 		method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, uri: r.URL.RequestURI(),
-		header: r.Header, conn: r.RemoteAddr,
+		header: r.Header, conn: r.RemoteAddr, books: booksOf(r),
 	}
 	if c, ok := r.Context().Value(connKey{}).(*connInfo); ok {
 		in.conn, in.reused = c.name, c.requests.Add(1) > 1

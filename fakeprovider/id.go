@@ -2,6 +2,7 @@ package fakeprovider
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -127,13 +128,23 @@ func (p *Provider) ofBooks(u *url.URL) (*url.URL, bool) {
 	return &plain, true
 }
 
-// addressed is ofBooks for a request.
+// booksKey marks the context of a request with the id of the books that it means.
+type booksKey struct{}
+
+// addressed is ofBooks for a request. It carries the id along: the books may be others when it is executed.
 func (p *Provider) addressed(r *http.Request) (*http.Request, bool) {
 	u, mine := p.ofBooks(r.URL)
 	if u == r.URL {
 		return r, mine
 	}
-	plain := *r
+	id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, booksPath), "/")
+	plain := r.WithContext(context.WithValue(r.Context(), booksKey{}, id))
 	plain.URL = u
-	return &plain, mine
+	return plain, mine
+}
+
+// booksOf is the id of the books that a request means; empty: any.
+func booksOf(r *http.Request) string {
+	id, _ := r.Context().Value(booksKey{}).(string)
+	return id
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -348,4 +349,36 @@ func FuzzWebhookKey(f *testing.F) {
 			t.Fatalf("%q does not survive writing: %v", s, err)
 		}
 	})
+}
+
+// resetsOnRead is the body of a request, before which the books are replaced.
+type resetsOnRead struct {
+	io.Reader
+	p    *Provider
+	once bool
+}
+
+func (r *resetsOnRead) Read(b []byte) (int, error) {
+	if !r.once {
+		r.once = true
+		if err := r.p.Reset(); err != nil {
+			return 0, err
+		}
+	}
+	return r.Reader.Read(b)
+}
+
+// Books that are replaced while a request is under way book nothing of it: it means the others.
+func TestBooksReplacedUnderARequest(t *testing.T) {
+	p := New(Config{})
+	body := `{"amount":1000,"currency":"EUR","source":"tok_visa","merchant_reference":"r"}`
+	r := httptest.NewRequest(http.MethodPost, booksPath+p.ID()+"/v1/charges", &resetsOnRead{Reader: strings.NewReader(body), p: p})
+	r.ContentLength = int64(len(body))
+	r.Header.Set("Authorization", "Bearer x")
+	r.Header.Set("Idempotency-Key", `"k"`)
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	if w.Code != http.StatusGone || !strings.Contains(w.Body.String(), "other_books") || len(p.Charges()) != 0 {
+		t.Errorf("%d %s, %d charges; want that these are other books", w.Code, w.Body, len(p.Charges()))
+	}
 }

@@ -136,7 +136,7 @@ func (t *pool) roundTrip(req *http.Request) (*http.Response, error) {
 	conn := t.take(hostPort)
 	in := &inbound{
 		method: req.Method, path: req.URL.Path, query: req.URL.RawQuery, uri: req.URL.RequestURI(),
-		header: onWire(req.Header), body: body, reused: conn != nil,
+		header: onWire(req.Header), body: body, reused: conn != nil, books: booksOf(req),
 	}
 	if in.method == "" {
 		in.method = http.MethodGet
