@@ -99,6 +99,8 @@ func (t try) explain(cfg *pgx.ConnConfig) (what, remedy string) {
 		return "there is no socket " + t.address, "does the server run, and are folder and port right?"
 	case errors.Is(t.err, os.ErrPermission) && strings.HasPrefix(t.address, "/"):
 		return "this user may not use the socket " + t.address, "what are the rights of " + filepath.Dir(t.address) + "?"
+	case errors.Is(t.err, context.Canceled):
+		return "given up while " + orElse(t.address, "the server") + " had not answered", ""
 	case errors.As(t.err, &timeout) && timeout.Timeout(), errors.Is(t.err, context.DeadlineExceeded):
 		return orElse(t.address, "the server") + " does not answer in time", "are host and port right, and does the network let it through? (connect_timeout in the URL waits longer)"
 	case t.noTLS():
